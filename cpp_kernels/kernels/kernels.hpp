@@ -1,0 +1,157 @@
+// The kernels' arguments and entry points, one table per instruction set.
+//
+// Every kernel works on a range of its output, so that the runtime decides how work is shared between
+// threads; no kernel allocates, and none knows of policies. All matrices are row-major fp32; a leading
+// dimension ("ld") counts elements. Images are height x width x channels, so a pixel is a row of channels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vla {
+
+enum class Activation : int32_t { kNone = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4, kTanh = 5 };
+
+enum class Binary : int32_t { kAdd = 0, kSub = 1, kMul = 2, kDiv = 3 };
+
+// What follows a matrix product or convolution, in this order:
+//   y = activation(product + bias + residual);  y = (1 + gamma) * y + beta
+struct Epilogue {
+  const float* bias = nullptr;      // [n]
+  const float* residual = nullptr;  // [m][residual_ld]
+  int64_t residual_ld = 0;
+  Activation activation = Activation::kNone;
+  const float* gamma = nullptr;  // [n], given together with beta
+  const float* beta = nullptr;
+};
+
+// y[m][n] = x[m][k] * w[n][k]^T, with w packed by pack_weights.
+struct LinearArgs {
+  const float* x = nullptr;
+  int64_t x_ld = 0;
+  const float* packed = nullptr;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t m = 0, n = 0, k = 0;
+  Epilogue epilogue;
+};
+
+// A convolution as a matrix product: m = out_h * out_w rows of k = kernel_h * kernel_w * in_c values.
+// The filter is packed as w[out_c][kernel_h][kernel_w][in_c].
+struct Conv2dArgs {
+  const float* x = nullptr;
+  int64_t in_h = 0, in_w = 0, in_c = 0;
+  const float* packed = nullptr;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t out_h = 0, out_w = 0, out_c = 0;
+  int64_t kernel_h = 1, kernel_w = 1;
+  int64_t stride = 1, padding = 0, dilation = 1;
+  Epilogue epilogue;
+};
+
+struct MaxPool2dArgs {
+  const float* x = nullptr;
+  int64_t in_h = 0, in_w = 0, channels = 0;
+  float* y = nullptr;
+  int64_t out_h = 0, out_w = 0;
+  int64_t kernel = 1, stride = 1, padding = 0;
+};
+
+// Scaled dot-product attention with online softmax, one head at a time; grouped-query where kv_heads < heads.
+// q is [queries][heads * head_dim], k and v are [keys][kv_heads * head_dim], bias is [heads][queries][keys].
+struct AttentionArgs {
+  const float* q = nullptr;
+  int64_t q_ld = 0;
+  const float* k = nullptr;
+  int64_t k_ld = 0;
+  const float* v = nullptr;
+  int64_t v_ld = 0;
+  const float* bias = nullptr;  // added to the scaled scores
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t queries = 0, keys = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  float scale = 1.0f;
+};
+
+// weight and bias may be null (RMS norm has no bias).
+struct NormArgs {
+  const float* x = nullptr;
+  int64_t x_ld = 0;
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t cols = 0;
+  float eps = 0.0f;
+};
+
+// y = a (op) b, row by row; b has one row for all when b_ld is 0.
+struct BinaryArgs {
+  const float* a = nullptr;
+  int64_t a_ld = 0;
+  const float* b = nullptr;
+  int64_t b_ld = 0;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t cols = 0;
+  Binary op = Binary::kAdd;
+};
+
+// y = activation(x), then (1 + gamma) * y + beta where gamma is given.
+struct PointwiseArgs {
+  const float* x = nullptr;
+  int64_t x_ld = 0;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t cols = 0;
+  Activation activation = Activation::kNone;
+  const float* gamma = nullptr;
+  const float* beta = nullptr;
+};
+
+struct Range {
+  int64_t begin = 0, end = 0;
+};
+
+struct KernelTable {
+  const char* isa;       // "portable", "avx2", "avx512", "neon"
+  int64_t vector_width;  // fp32 values per vector register
+  int64_t tile_rows;     // register tile of the matrix product: mr rows ...
+  int64_t tile_cols;     // ... by nr columns, which is also the width of a packed panel
+
+  // Weights are packed into ceil(n / tile_cols) panels, each zero-padded to tile_cols columns.
+  int64_t (*packed_size)(int64_t n, int64_t k);  // in floats
+  void (*pack_weights)(const float* w, int64_t n, int64_t k, float* packed, Range panels);
+
+  void (*linear)(const LinearArgs&, Range rows, Range panels);
+
+  // Scratch holds one block of patches, for one thread; its size in floats.
+  int64_t (*conv2d_scratch)(const Conv2dArgs&);
+  void (*conv2d)(const Conv2dArgs&, Range rows, Range panels, float* scratch);
+
+  void (*max_pool2d)(const MaxPool2dArgs&, Range out_rows);  // rows of the output image
+
+  // K and V are packed once per key-value head, then query rows are independent.
+  int64_t (*attention_packed_size)(const AttentionArgs&);  // floats per key-value head
+  int64_t (*attention_scratch)(const AttentionArgs&);      // floats per thread
+  void (*attention_pack)(const AttentionArgs&, Range kv_heads, float* packed);
+  void (*attention)(const AttentionArgs&, int64_t head, Range queries, const float* packed, float* scratch);
+
+  void (*layer_norm)(const NormArgs&, Range rows);
+  void (*rms_norm)(const NormArgs&, Range rows);
+  void (*binary)(const BinaryArgs&, Range rows);
+  void (*pointwise)(const PointwiseArgs&, Range rows);
+  // Mean over rows: y[cols] = mean_r x[r][cols].
+  void (*mean_rows)(const float* x, int64_t x_ld, int64_t rows, float* y, Range cols);
+  // y[i] = table[c][x[i]] for interleaved channels; the table is [channels][256].
+  void (*lookup_u8)(const uint8_t* x, const float* table, int64_t channels, float* y, Range pixels);
+  // Rows of a table by index: y[r] = table[ids[r]].
+  void (*embedding)(const float* table, int64_t cols, const int32_t* ids, float* y, int64_t y_ld, Range rows);
+
+  // A loop of fused multiply-adds on registers, for the peak rate: performs `iterations` rounds and
+  // returns the floating-point operations done.
+  double (*fma_peak)(int64_t iterations);
+};
+
+}  // namespace vla

@@ -1,0 +1,1 @@
+"""Checkpoints as users have them: LeRobot folders with their processors and tokenizers."""

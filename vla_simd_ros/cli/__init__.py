@@ -1,0 +1,1 @@
+"""The ``vla_simd`` command."""

@@ -1,0 +1,1 @@
+"""Executors: what computes a compiled policy, on one kind of device each."""

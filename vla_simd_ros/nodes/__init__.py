@@ -1,0 +1,1 @@
+"""ROS 2 nodes: the only part of the package that imports rclpy."""

@@ -1,0 +1,1 @@
+"""Policies: one file describes one network as a graph."""

@@ -1,0 +1,1 @@
+"""The simulated robot and cameras of the demo."""
