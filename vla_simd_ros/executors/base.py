@@ -1,0 +1,58 @@
+"""What every executor offers: load a compiled policy, then run its programs one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
+from vla_simd_ros.graph.programs import CompiledPolicy, Program
+
+
+class InputError(ValueError):
+    """An input that the program does not accept: missing, unknown, or of the wrong shape or dtype."""
+
+
+class Executable(Protocol):
+    """A policy loaded into an executor. Not safe for use by several threads at once."""
+
+    def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one program.
+
+        ``inputs`` holds exactly that program's runtime inputs, by name, in the declared shape and dtype.
+        The programs of longer lifetimes must have run before. Returns copies of the graph outputs that
+        the program computes. Raises :class:`InputError`.
+        """
+        ...
+
+    def tensor(self, tensor: Tensor) -> Array:
+        """A copy of the current value of a tensor that a program provides, or of a constant.
+
+        Raises KeyError for any other tensor, and for one whose program has not run yet.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """A device or library that runs compiled policies; it may share weights between those it loaded."""
+
+    def load(self, compiled: CompiledPolicy) -> Executable:
+        """Prepare ``compiled`` for running. Policies compiled with one fold cache share their weights."""
+        ...
+
+
+def check_inputs(program: Program, inputs: Mapping[str, Array]) -> None:
+    """Raise :class:`InputError` unless ``inputs`` are exactly the program's, in shape and dtype."""
+    for name in inputs:
+        if name not in program.inputs:
+            expected = ", ".join(program.inputs) or "none"
+            raise InputError(f"{program.lifetime.name} input '{name}' is unknown, expected: {expected}")
+    for name, tensor in program.inputs.items():
+        if name not in inputs:
+            raise InputError(f"{program.lifetime.name} input '{name}' is missing, expected {tensor.shape}")
+        value = inputs[name]
+        if value.shape != tensor.shape or value.dtype != tensor.dtype.numpy:
+            raise InputError(
+                f"{program.lifetime.name} input '{name}': got {value.shape} {value.dtype}, "
+                f"expected {tensor.shape} {tensor.dtype.value}"
+            )

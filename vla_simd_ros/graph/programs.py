@@ -1,0 +1,54 @@
+"""The compiled form of a policy: one program per lifetime, and the constants they read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vla_simd_ros.graph.ir import Array, Lifetime, Op, Tensor
+
+RUNTIME_LIFETIMES = (Lifetime.EPISODE, Lifetime.QUERY, Lifetime.STEP)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The operations that run when values of one lifetime are set anew, in execution order.
+
+    ``inputs`` are the runtime inputs of this lifetime by name, whether or not an operation here reads
+    them; ``uses`` the tensors that longer-lived runtime programs left behind (never constants);
+    ``provides`` the tensors that must survive this program, because a shorter-lived program reads them
+    or because they are outputs of the graph; ``outputs`` those of ``provides`` that are graph outputs,
+    by name. ``constants`` are the tensors of lifetime ``PROCESS`` that the operations read.
+    """
+
+    lifetime: Lifetime
+    ops: tuple[Op, ...]
+    inputs: Mapping[str, Tensor]
+    uses: tuple[Tensor, ...]
+    provides: tuple[Tensor, ...]
+    outputs: Mapping[str, Tensor]
+    constants: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledPolicy:
+    """What an executor loads.
+
+    ``programs`` always holds EPISODE, QUERY and STEP; a program without operations has an empty
+    ``ops``. ``process`` is what was folded while compiling, kept for inspection: its results are in
+    ``constants``. ``constants`` maps every tensor of lifetime PROCESS that a runtime program reads, or
+    that is a graph output itself, to its value, in the tensor's dtype and shape and C-contiguous.
+    Policies compiled with one fold cache share the array objects, so that packed weights can be shared
+    by identity; the arrays must not be written to.
+    """
+
+    programs: Mapping[Lifetime, Program]
+    process: Program
+    constants: Mapping[Tensor, Array]
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of all constants the runtime programs read."""
+        return sum(tensor.nbytes for tensor in self.constants)
