@@ -1,0 +1,111 @@
+"""A checkpoint folder in memory: configuration, features, weights, normalization and tokenizer."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vla_simd_ros.checkpoints import json_file
+from vla_simd_ros.checkpoints.errors import CheckpointError
+from vla_simd_ros.checkpoints.features import Feature, FeatureKind, read_features
+from vla_simd_ros.checkpoints.json_file import read_json_object
+from vla_simd_ros.checkpoints.normalization import Normalizer, Unnormalizer
+from vla_simd_ros.checkpoints.processors import Processors, read_processors
+from vla_simd_ros.checkpoints.tensors import Array, TensorFile
+from vla_simd_ros.checkpoints.tokenizer import Tokenizer, load_tokenizer
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+TEXT_ENCODER_FOLDER = "text_encoder"
+DEFAULT_MAX_TOKENS = 32
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An opened checkpoint folder. Weights stay in the mapped file until they are asked for."""
+
+    folder: Path
+    type: str
+    config: dict[str, Any]
+    features_in: dict[str, Feature]
+    features_out: dict[str, Feature]
+    weights: TensorFile
+    processors: Processors
+
+    @property
+    def tensors(self) -> Mapping[str, Array]:
+        """All weights by name; floats as float32."""
+        return self.weights
+
+    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
+        """Float weight ``name`` as float32; `CheckpointError` if missing, of another shape, or not finite."""
+        return self.weights.tensor(name, shape)
+
+    @property
+    def normalizers(self) -> Mapping[str, Normalizer]:
+        """Input normalization by feature key."""
+        return self.processors.normalizers
+
+    @property
+    def unnormalizers(self) -> Mapping[str, Unnormalizer]:
+        """Output un-normalization by feature key."""
+        return self.processors.unnormalizers
+
+    @property
+    def rename_map(self) -> Mapping[str, str]:
+        """Observation keys that the policy knows under another name: the robot's key to the feature's."""
+        return self.processors.rename_map
+
+    @property
+    def cameras(self) -> dict[str, Feature]:
+        """The image inputs by camera name, in the policy's order."""
+        images = (f for f in self.features_in.values() if f.kind is FeatureKind.VISUAL)
+        return {feature.camera: feature for feature in images}
+
+    def option(self, name: str, kind: builtins.type, default: Any = None) -> Any:
+        """Field ``name`` of config.json, checked to be of JSON type ``kind``.
+
+        ``default`` stands in for an absent field; without one the field is required. A field that is
+        null counts as absent.
+        """
+        if default is not None and self.config.get(name) is None:
+            return default
+        return json_file.field(self.config, name, kind, self.folder / CONFIG)
+
+    def text_encoder(self) -> tuple[dict[str, Any], TensorFile]:
+        """Configuration and weights of a text encoder kept in the folder ``text_encoder/``.
+
+        Raises `CheckpointError` that says what has to be put where if there is none.
+        """
+        folder = self.folder / TEXT_ENCODER_FOLDER
+        if not (folder / WEIGHTS).is_file():
+            raise CheckpointError(
+                f"{self.weights.path} holds no text encoder (model.text.model.*), nor does {folder}: "
+                f"put the text encoder's {CONFIG} and {WEIGHTS} (tensors shared.weight, encoder.block.*) "
+                f"into {folder}"
+            )
+        return read_json_object(folder / CONFIG), TensorFile(folder / WEIGHTS)
+
+    def tokenizer(self) -> Tokenizer:
+        """The instruction's tokenizer, from ``tokenizer.json`` or ``spiece.model`` in the folder."""
+        limit = self.option("tokenizer_max_length", int, self.processors.max_tokens or DEFAULT_MAX_TOKENS)
+        return load_tokenizer((self.folder, self.folder / TEXT_ENCODER_FOLDER), limit)
+
+
+def load_checkpoint(folder: str | Path) -> Checkpoint:
+    """Open a LeRobot ``pretrained_model`` folder. Raises `CheckpointError` naming what is wrong with it."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        what = "is a file, expected a folder" if folder.exists() else "no such folder"
+        raise CheckpointError(f"{folder}: {what}")
+    where = folder / CONFIG
+    config = read_json_object(where)
+    kind = json_file.field(config, "type", str, where)
+    features_in = read_features(config, "input_features", where)
+    features_out = read_features(config, "output_features", where)
+    weights = TensorFile(folder / WEIGHTS)
+    processors = read_processors(folder, config, weights, features_in, features_out)
+    return Checkpoint(folder, kind, config, features_in, features_out, weights, processors)

@@ -1,0 +1,50 @@
+"""JSON files of a checkpoint folder, and typed access to their fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vla_simd_ros.checkpoints.errors import CheckpointError
+
+_NAMES = {dict: "an object", list: "a list", str: "a string", int: "an integer", float: "a number"}
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The object stored in ``path``. Raises `CheckpointError` if it is missing, malformed or no object."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: cannot be read: {error}") from None
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"{path}: malformed JSON at line {error.lineno}: {error.msg}") from None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path}: got {describe(value)}, expected an object")
+    return value
+
+
+def describe(value: object) -> str:
+    """A JSON value in words: its type, and the value where it is short."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    kind = next((name for cls, name in _NAMES.items() if isinstance(value, cls)), type(value).__name__)
+    return kind if isinstance(value, dict | list) else f"{kind} ({value!r:.60})"
+
+
+def field(owner: Mapping[str, Any], name: str, kind: type, where: object) -> Any:
+    """``owner[name]``, checked to be of JSON type ``kind``; ``where`` is named in the error."""
+    if name not in owner:
+        raise CheckpointError(f"{where}: '{name}' is missing, expected {_NAMES[kind]}")
+    value = owner[name]
+    accepted = (int, float) if kind is float else kind
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind in (int, float)):
+        raise CheckpointError(f"{where}: '{name}' is {describe(value)}, expected {_NAMES[kind]}")
+    return value

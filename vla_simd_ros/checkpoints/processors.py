@@ -1,0 +1,241 @@
+"""Normalization, renaming and tokenization settings from a checkpoint's processor files.
+
+New folders keep them in ``policy_preprocessor.json`` and ``policy_postprocessor.json``, whose steps
+name a ``state_file`` with the statistics. Old folders keep the statistics among the weights, as
+``normalize_inputs.buffer_*`` and ``unnormalize_outputs.buffer_*``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vla_simd_ros.checkpoints import json_file
+from vla_simd_ros.checkpoints.errors import CheckpointError
+from vla_simd_ros.checkpoints.features import Feature, FeatureKind, read_features
+from vla_simd_ros.checkpoints.json_file import describe, read_json_object
+from vla_simd_ros.checkpoints.normalization import (
+    Normalizer,
+    NormMode,
+    Statistics,
+    Unnormalizer,
+    make_normalizer,
+    make_unnormalizer,
+)
+from vla_simd_ros.checkpoints.tensors import TensorFile
+
+PREPROCESSOR = "policy_preprocessor.json"
+POSTPROCESSOR = "policy_postprocessor.json"
+_DEFAULT_EPS = 1e-8
+
+_RENAME = "rename_observations_processor"
+_NORMALIZE = "normalizer_processor"
+_UNNORMALIZE = "unnormalizer_processor"
+_TOKENIZE = "tokenizer_processor"
+# Steps that move or reshape data for a tensor library and change no value.
+_NEUTRAL = ("to_batch_processor", "device_processor")
+_PRE_STEPS = (_RENAME, _NORMALIZE, _TOKENIZE, *_NEUTRAL)
+_POST_STEPS = (_UNNORMALIZE, *_NEUTRAL)
+
+
+@dataclass(frozen=True)
+class Processors:
+    """What happens to observations before the network, and to its output after it."""
+
+    normalizers: Mapping[str, Normalizer]
+    unnormalizers: Mapping[str, Unnormalizer]
+    rename_map: Mapping[str, str] = field(default_factory=dict)
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A normalization step: modes by feature kind, statistics by feature, and where they came from."""
+
+    modes: Mapping[FeatureKind, NormMode]
+    stats: Mapping[str, Statistics]
+    eps: float
+    source: str
+    only: frozenset[str] | None = None
+
+    def mode(self, feature: Feature) -> NormMode:
+        if self.only is not None and feature.name not in self.only:
+            return NormMode.IDENTITY
+        return self.modes.get(feature.kind, NormMode.IDENTITY)
+
+    def normalizer(self, feature: Feature) -> Normalizer:
+        stats = self.stats.get(feature.name, {})
+        return make_normalizer(feature, self.mode(feature), stats, self.eps, self.source)
+
+    def unnormalizer(self, feature: Feature) -> Unnormalizer:
+        stats = self.stats.get(feature.name, {})
+        return make_unnormalizer(feature, self.mode(feature), stats, self.eps, self.source)
+
+
+def read_processors(
+    folder: Path,
+    config: dict[str, Any],
+    weights: TensorFile,
+    features_in: Mapping[str, Feature],
+    features_out: Mapping[str, Feature],
+) -> Processors:
+    """The processors of a checkpoint ``folder``, from its JSON files or, failing those, its weights."""
+    if (folder / PREPROCESSOR).exists() or (folder / POSTPROCESSOR).exists():
+        return _from_files(folder, features_in, features_out)
+    return _from_weights(folder, config, weights, features_in, features_out)
+
+
+def _from_files(
+    folder: Path, features_in: Mapping[str, Feature], features_out: Mapping[str, Feature]
+) -> Processors:
+    pre = _read_steps(folder / PREPROCESSOR, _PRE_STEPS)
+    post = _read_steps(folder / POSTPROCESSOR, _POST_STEPS)
+    declared = {**features_in, **features_out}
+    before = _normalization(folder, PREPROCESSOR, pre, _NORMALIZE, declared)
+    after = _normalization(folder, POSTPROCESSOR, post, _UNNORMALIZE, declared)
+    return Processors(
+        {name: before.normalizer(feature) for name, feature in features_in.items()},
+        {name: after.unnormalizer(feature) for name, feature in features_out.items()},
+        _rename_map(folder / PREPROCESSOR, pre.get(_RENAME, {})),
+        _max_tokens(folder / PREPROCESSOR, pre.get(_TOKENIZE)),
+    )
+
+
+def _read_steps(path: Path, known: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """The steps of a processor file by registry name."""
+    steps: dict[str, dict[str, Any]] = {}
+    for index, entry in enumerate(json_file.field(read_json_object(path), "steps", list, path)):
+        where = f"{path}: step {index}"
+        if not isinstance(entry, dict):
+            raise CheckpointError(f"{where} is {describe(entry)}, expected an object")
+        name = entry.get("registry_name", entry.get("class"))
+        if name not in known:
+            raise CheckpointError(f"{where}: unknown step '{name}', expected one of {', '.join(known)}")
+        if name in steps and name not in _NEUTRAL:
+            raise CheckpointError(f"{where}: a second '{name}', expected one")
+        steps[name] = entry
+    return steps
+
+
+def _normalization(
+    folder: Path,
+    file: str,
+    steps: Mapping[str, dict[str, Any]],
+    name: str,
+    declared: Mapping[str, Feature],
+) -> _Step:
+    where = f"{folder / file}: step '{name}'"
+    if name not in steps:
+        raise CheckpointError(f"{where} is missing")
+    entry = steps[name]
+    config = json_file.field(entry, "config", dict, where)
+    modes = read_modes(json_file.field(config, "norm_map", dict, where), where)
+    _check_features(config, declared, where)
+    eps = json_file.field(config, "eps", float, where) if "eps" in config else _DEFAULT_EPS
+    only = config.get("normalize_observation_keys")
+    if "state_file" not in entry:
+        return _Step(modes, {}, eps, f"{where} (which names no state_file)", only and frozenset(only))
+    state = TensorFile(folder / json_file.field(entry, "state_file", str, where))
+    return _Step(modes, _group_statistics(state), eps, str(state.path), only and frozenset(only))
+
+
+def read_modes(mapping: Mapping[str, Any], where: object) -> dict[FeatureKind, NormMode]:
+    """Normalization modes by feature kind, from a JSON object of names."""
+    modes = {}
+    for kind_name, mode_name in mapping.items():
+        try:
+            kind = FeatureKind(kind_name)
+        except ValueError:
+            kinds = ", ".join(k.value for k in FeatureKind)
+            raise CheckpointError(
+                f"{where}: unknown feature type '{kind_name}' with a normalization mode, "
+                f"expected one of {kinds}"
+            ) from None
+        try:
+            modes[kind] = NormMode(mode_name)
+        except ValueError:
+            known = ", ".join(m.value for m in NormMode)
+            raise CheckpointError(
+                f"{where}: unknown normalization mode '{mode_name}' for {kind_name}, expected one of {known}"
+            ) from None
+    return modes
+
+
+def _check_features(config: dict[str, Any], declared: Mapping[str, Feature], where: str) -> None:
+    """The step must speak of the same shapes as config.json."""
+    for name, feature in read_features(config, "features", where).items() if "features" in config else ():
+        expected = declared.get(name)
+        if expected is not None and expected.shape != feature.shape:
+            is_camera = feature.kind is FeatureKind.VISUAL
+            subject = f"camera '{feature.camera}'" if is_camera else f"feature '{name}'"
+            raise CheckpointError(
+                f"{where}: {subject} has shape {list(feature.shape)}, config.json has {list(expected.shape)}"
+            )
+
+
+def _group_statistics(state: TensorFile) -> dict[str, dict[str, Any]]:
+    """``feature.statistic`` tensors, grouped by feature. Values are read (and checked) only when used."""
+    grouped: dict[str, dict[str, Any]] = {}
+    for key in state:
+        name, _, statistic = key.rpartition(".")
+        if statistic in _USED_STATISTICS:
+            grouped.setdefault(name, {})[statistic] = state.tensor(key)
+    return grouped
+
+
+_USED_STATISTICS = frozenset(s for mode in NormMode for s in mode.statistics)
+
+
+def _rename_map(path: Path, step: Mapping[str, Any]) -> dict[str, str]:
+    where = f"{path}: step '{_RENAME}'"
+    if not step:
+        return {}
+    config = json_file.field(step, "config", dict, where)
+    renames = json_file.field(config, "rename_map", dict, where) if "rename_map" in config else {}
+    for old, new in renames.items():
+        if not isinstance(new, str):
+            raise CheckpointError(f"{where}: rename_map['{old}'] is {describe(new)}, expected a string")
+    targets = list(renames.values())
+    for new in targets:
+        if targets.count(new) > 1:
+            olds = ", ".join(f"'{o}'" for o, n in renames.items() if n == new)
+            raise CheckpointError(f"{where}: rename_map gives {olds} the same name '{new}'")
+    return dict(renames)
+
+
+def _max_tokens(path: Path, step: Mapping[str, Any] | None) -> int | None:
+    if step is None:
+        return None
+    where = f"{path}: step '{_TOKENIZE}'"
+    config = json_file.field(step, "config", dict, where)
+    return json_file.field(config, "max_length", int, where) if "max_length" in config else None
+
+
+def _from_weights(
+    folder: Path,
+    config: dict[str, Any],
+    weights: TensorFile,
+    features_in: Mapping[str, Feature],
+    features_out: Mapping[str, Feature],
+) -> Processors:
+    where = folder / "config.json"
+    modes = read_modes(json_file.field(config, "normalization_mapping", dict, where), where)
+    source = f"{weights.path} (the folder has no {PREPROCESSOR})"
+    before = _Step(modes, _buffers(weights, "normalize_inputs", features_in), _DEFAULT_EPS, source)
+    after = _Step(modes, _buffers(weights, "unnormalize_outputs", features_out), _DEFAULT_EPS, source)
+    return Processors(
+        {name: before.normalizer(feature) for name, feature in features_in.items()},
+        {name: after.unnormalizer(feature) for name, feature in features_out.items()},
+    )
+
+
+def _buffers(weights: TensorFile, group: str, features: Mapping[str, Feature]) -> dict[str, Statistics]:
+    """Statistics stored among the weights; dots of a feature's key became underscores there."""
+    found: dict[str, Statistics] = {}
+    for name in features:
+        prefix = f"{group}.buffer_{name.replace('.', '_')}."
+        present = (s for s in sorted(_USED_STATISTICS) if prefix + s in weights)
+        found[name] = {statistic: weights.tensor(prefix + statistic) for statistic in present}
+    return found
