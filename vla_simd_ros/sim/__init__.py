@@ -1,1 +1,1 @@
-"""The simulated robot and cameras of the demo."""
+"""A simulated SO-101 arm on a table, with a front and a wrist camera. No ROS in here."""

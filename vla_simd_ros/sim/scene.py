@@ -1,0 +1,82 @@
+"""What surrounds the arm: the table, a few loose cubes, the light and the two cameras."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.sim.shapes import Box, Color, Vector
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LooseCube:
+    """A cube that the arm can push; its frame is its centre. Metres and kilograms."""
+
+    name: str
+    start: Vector
+    half_size: float
+    mass: float
+    color: Color
+
+    @property
+    def box(self) -> Box:
+        return Box((0.0, 0.0, 0.0), (self.half_size,) * 3, self.color)
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A pinhole camera fixed to `link` ("" for the table), at `position` and looking at `target` there.
+
+    `up` only has to lie on the upper side of the picture; `fovy` is the vertical field of view in degrees.
+    """
+
+    name: str
+    link: str
+    position: Vector
+    target: Vector
+    up: Vector
+    fovy: float
+
+    def axes(self) -> Array:
+        """3x3 rotation into the link's frame: columns are the picture's right, its up, and backwards."""
+        backward = np.subtract(self.position, self.target)
+        backward /= np.linalg.norm(backward)
+        right = np.cross(self.up, backward)
+        right /= np.linalg.norm(right)
+        return np.stack([right, np.cross(backward, right), backward], axis=1)
+
+    def pose(self, links: Mapping[str, Array]) -> Array:
+        """4x4 transform from the camera's frame to the base frame, given the poses of the links."""
+        local = np.eye(4)
+        local[:3, :3] = self.axes()
+        local[:3, 3] = self.position
+        return links[self.link] @ local if self.link else local
+
+    def focal_length(self, height: int) -> float:
+        """In pixels, for a picture of `height` rows."""
+        return 0.5 * height / math.tan(math.radians(self.fovy) / 2.0)
+
+
+TABLE = Box((0.20, 0.0, -0.02), (0.45, 0.45, 0.02), (0.52, 0.41, 0.31))
+"""Its upper face is the plane z = 0."""
+
+CUBES: tuple[LooseCube, ...] = (
+    LooseCube("red_cube", (0.27, 0.07, 0.015), 0.015, 0.02, (0.80, 0.12, 0.12)),
+    LooseCube("green_cube", (0.22, -0.10, 0.015), 0.015, 0.02, (0.13, 0.62, 0.22)),
+    LooseCube("blue_cube", (0.33, -0.03, 0.015), 0.015, 0.02, (0.12, 0.27, 0.80)),
+)
+
+FRONT = Camera("front", "", (0.72, -0.30, 0.42), (0.16, 0.0, 0.10), (0.0, 0.0, 1.0), 42.0)
+WRIST = Camera("wrist", "gripper_body", (-0.035, 0.055, 0.070), (0.100, 0.0, -0.010), (0.0, 0.0, 1.0), 66.0)
+CAMERAS: dict[str, Camera] = {camera.name: camera for camera in (FRONT, WRIST)}
+
+SKY_TOP: Color = (0.60, 0.72, 0.86)
+SKY_BOTTOM: Color = (0.88, 0.90, 0.93)
+LIGHT_DIRECTION: Vector = (-0.4, 0.3, -0.87)
+"""The way the light travels."""
