@@ -46,7 +46,9 @@ def check_machine() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--with", dest="groups", action="append", default=[], choices=GROUPS)
     groups = parser.parse_args().groups
 

@@ -14,7 +14,7 @@ from prepare_steps import PreparationError, Stamps, digest_of, run_step
 
 # What is compiled or generated: a change of content builds again. The Python files are installed as links,
 # so for them and the other installed files only the set of names counts.
-COMPILED = ("CMakeLists.txt", "package.xml", "cpp_kernels", "msg", "scripts/prepare_build.py")
+COMPILED = ("CMakeLists.txt", "package.xml", "cmake", "cpp_kernels", "msg", "scripts/prepare_build.py")
 LINKED = ("vla_simd_ros", "launch", "config", "resource")
 
 
@@ -60,10 +60,7 @@ class Build:
         """Write the shell commands that put the virtual environment, ROS and this package in force."""
         python_path = self._install / "lib" / self._venv.site_packages.parent.name / "site-packages"
         lines = ["# Written by scripts/prepare.py; sourced by ./run."]
-        before = dict(os.environ)
-        for name, value in sorted(self._venv.environment().items()):
-            if before.get(name) != value and name != "PATH":
-                lines.append(f"export {name}={shlex.quote(value)}")
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in self._venv.variables().items()]
         for name, value in (
             ("PATH", f"{self._install}/bin:{self._venv.folder}/bin"),
             ("AMENT_PREFIX_PATH", str(self._install)),
@@ -71,18 +68,15 @@ class Build:
             ("PYTHONPATH", str(python_path)),
         ):
             lines.append(f'export {name}={shlex.quote(value)}"${{{name}:+:${name}}}"')
-        lines += [
-            f"export VLA_SIMD_ENVIRONMENT={shlex.quote(str(self._root))}",
-            f'export ROS_LOG_DIR="${{ROS_LOG_DIR:-{_quoted(self._root / "log" / "ros")}}}"',
-        ]
+        lines.append(f"export VLA_SIMD_ENVIRONMENT={shlex.quote(str(self._root))}")
+        for name, default in (
+            ("ROS_LOG_DIR", self._root / "log" / "ros"),
+            ("FASTRTPS_DEFAULT_PROFILES_FILE", self._root / "config" / "fastdds_large_images.xml"),
+        ):
+            lines.append(f'[[ -n "${{{name}:-}}" ]] || export {name}={shlex.quote(str(default))}')
         temporary = path.with_suffix(".new")
         temporary.write_text("\n".join(lines) + "\n")
         temporary.replace(path)
-
-
-def _quoted(path: Path) -> str:
-    """For use inside a double-quoted expansion."""
-    return str(path).replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$").replace("`", "\\`")
 
 
 def _files(root: Path, names: tuple[str, ...]) -> Iterator[Path]:

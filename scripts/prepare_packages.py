@@ -34,19 +34,29 @@ class VirtualEnvironment:
         self._logs = folder / "log"
         self._scripts = Path(__file__).resolve().parent
 
+    def variables(self) -> dict[str, str]:
+        """The variables (all but PATH) that put the environment, and ROS where it holds ROS, in force."""
+        if self.with_ros:
+            return {"VIRTUAL_ENV": str(self.folder)}
+        libraries = [self.folder / "lib", *sorted(self.site_packages.glob("ros_*.libs"))]
+        return {
+            "VIRTUAL_ENV": str(self.folder),
+            "AMENT_PREFIX_PATH": str(self.folder),
+            "CMAKE_PREFIX_PATH": str(self.folder),
+            "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
+            "ROS_DISTRO": "jazzy",
+            "ROS_VERSION": "2",
+            "ROS_PYTHON_VERSION": "3",
+            "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",
+            # The wheels' start-up hook would execute the interpreter a second time to set the above.
+            "_ROS_WHEELS_BOOTSTRAP_COMPLETE": "1",
+        }
+
     def environment(self) -> dict[str, str]:
-        """The variables that a command in the virtual environment needs, before this package is built."""
-        env = dict(os.environ)
-        env["VIRTUAL_ENV"] = str(self.folder)
+        """The whole environment of a command that runs in it, before this package is built."""
+        env = {**os.environ, **self.variables()}
         env["PATH"] = f"{self.folder}/bin:{env.get('PATH', os.defpath)}"
         if not self.with_ros:
-            libraries = [self.folder / "lib", *sorted(self.site_packages.glob("ros_*.libs"))]
-            env["AMENT_PREFIX_PATH"] = env["CMAKE_PREFIX_PATH"] = str(self.folder)
-            env["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
-            env["ROS_DISTRO"], env["ROS_VERSION"], env["ROS_PYTHON_VERSION"] = "jazzy", "2", "3"
-            env["RMW_IMPLEMENTATION"] = "rmw_fastrtps_cpp"
-            # The wheels' start-up hook would execute the interpreter a second time to set the above.
-            env["_ROS_WHEELS_BOOTSTRAP_COMPLETE"] = "1"
             env.pop("PYTHONPATH", None)
         return env
 
@@ -105,7 +115,9 @@ def relocate(prefix: Path, site_packages: Path) -> None:
     that does not exist here is replaced by the folder of the same kind that does.
     """
     include = sysconfig.get_path("include")
-    pattern = re.compile(r"(?<![\w.}/+-])(?:/[\w.+-]+)+/(?:include/(?P<include>python3\.\d+)|lib/python3\.\d+/site-packages)(?![\w.])")
+    pattern = re.compile(
+        r"(?<![\w.}/+-])(?:/[\w.+-]+)+/(?:include/(?P<include>python3\.\d+)|lib/python3\.\d+/site-packages)(?![\w.])"
+    )
 
     def here(match: re.Match[str]) -> str:
         if os.path.exists(match[0]):

@@ -82,7 +82,12 @@ def run_step(
     start = last_word = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
-            list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=dict(env), cwd=cwd
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            cwd=cwd,
         )
         try:
             while process.poll() is None:
@@ -98,7 +103,9 @@ def run_step(
     if process.returncode != 0:
         tail = "\n".join(_lines(log)[-40:])
         advice = f"\n{hint}" if hint else ""
-        raise PreparationError(f"{title} failed (exit status {process.returncode}):\n{tail}\nWhole log: {log}{advice}")
+        raise PreparationError(
+            f"{title} failed (exit status {process.returncode}):\n{tail}\nWhole log: {log}{advice}"
+        )
     say(f"{title}: done in {time.monotonic() - start:.0f} s")
 
 

@@ -1,0 +1,36 @@
+"""Builds the engine's extension module through its CMake project, for `pip install .` without ROS."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+
+
+class CMakeBuild(build_ext):
+    """Configures and builds cpp_kernels/, with the module placed where setuptools expects it."""
+
+    def build_extension(self, ext: Extension) -> None:
+        module = Path(self.get_ext_fullpath(ext.name)).resolve()
+        build = Path(self.build_temp).resolve()
+        build.mkdir(parents=True, exist_ok=True)
+        configure = [
+            "cmake", "-S", str(ROOT / "cpp_kernels"), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release",
+            "-DBUILD_TESTING=OFF", f"-DPython3_EXECUTABLE={sys.executable}",
+            f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={module.parent}",
+        ]  # fmt: skip
+        subprocess.run(configure, check=True)
+        subprocess.run(["cmake", "--build", str(build), "--target", "_engine", "--parallel"], check=True)
+        if not module.exists():
+            raise RuntimeError(f"the build of the extension module did not produce {module}")
+
+
+setup(
+    ext_modules=[Extension("vla_simd_ros._engine", sources=[])],
+    cmdclass={"build_ext": CMakeBuild},
+)
