@@ -1,0 +1,63 @@
+"""The oracle: every operation in plain numpy, in float64 unless asked otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.executors.base import check_inputs
+from vla_simd_ros.graph.evaluate import evaluate
+from vla_simd_ros.graph.ir import Array, Graph, Lifetime, Tensor
+from vla_simd_ros.graph.programs import CompiledPolicy
+
+
+class ReferenceExecutor:
+    """Runs compiled policies in numpy, every operation in ``dtype``; slow, and made to be right."""
+
+    def __init__(self, dtype: npt.DTypeLike = np.float64) -> None:
+        self._dtype: np.dtype[Any] = np.dtype(dtype)
+
+    def load(self, compiled: CompiledPolicy) -> ReferenceExecutable:
+        """Keep ``compiled`` for running."""
+        return ReferenceExecutable(compiled, self._dtype)
+
+
+class ReferenceExecutable:
+    """A compiled policy and the values its programs left behind."""
+
+    def __init__(self, compiled: CompiledPolicy, dtype: np.dtype[Any]) -> None:
+        self._compiled = compiled
+        self._dtype = dtype
+        self._kept: dict[Tensor, Array] = {}
+
+    def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one program; see :class:`vla_simd_ros.executors.base.Executable`."""
+        program = self._compiled.programs[lifetime]
+        check_inputs(program, inputs)
+        values: dict[Tensor, Array] = {t: self._known(t) for t in (*program.constants, *program.uses)}
+        values.update((tensor, inputs[name]) for name, tensor in program.inputs.items())
+        for op in program.ops:
+            operands = [None if t is None else values[t] for t in op.inputs]
+            values[op.output] = evaluate(op, operands, self._dtype)
+        self._kept.update((t, values[t].copy()) for t in program.provides)
+        return {name: self._kept[tensor].copy() for name, tensor in program.outputs.items()}
+
+    def tensor(self, tensor: Tensor) -> Array:
+        """The current value of a provided tensor or a constant."""
+        return self._known(tensor).copy()
+
+    def _known(self, tensor: Tensor) -> Array:
+        constants = self._compiled.constants
+        return constants[tensor] if tensor in constants else self._kept[tensor]
+
+
+def run_graph(graph: Graph, inputs: Mapping[str, Array], dtype: npt.DTypeLike = np.float64) -> dict[Tensor, Array]:
+    """The value of every tensor of a graph as it was written, before any pass."""
+    values: dict[Tensor, Array] = dict(graph.constants)
+    values.update((tensor, inputs[name]) for name, tensor in graph.inputs.items())
+    for op in graph.ops:
+        values[op.output] = evaluate(op, [None if t is None else values[t] for t in op.inputs], dtype)
+    return values

@@ -1,0 +1,171 @@
+"""Writing a graph down, one operation at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from vla_simd_ros.graph.errors import GraphError
+from vla_simd_ros.graph.ir import Array, DType, Graph, Lifetime, Tensor
+from vla_simd_ros.graph.operation import make_op
+
+
+class Builder:
+    """Collects a :class:`Graph`.
+
+    Each method adds one operation and returns its result. A tensor is named after the current block and
+    the ``name`` given ("encoder.0.self_attn.q"); names must be unique. Every method raises
+    :class:`GraphError`, naming the operation, its operands, their shapes and what was expected.
+    """
+
+    def __init__(self) -> None:
+        self._graph = Graph()
+        self._block = ""
+        self._names: set[str] = set()
+        self._constants: dict[int, Tensor] = {}
+
+    @contextmanager
+    def block(self, name: str) -> Iterator[None]:
+        """The block that operations added inside belong to."""
+        outer, self._block = self._block, name
+        try:
+            yield
+        finally:
+            self._block = outer
+
+    def input(self, name: str, shape: Sequence[int], dtype: DType, lifetime: Lifetime) -> Tensor:
+        """A value set from outside, anew in every period of ``lifetime``."""
+        if lifetime is Lifetime.PROCESS:
+            raise GraphError(f"input '{name}' has lifetime PROCESS, expected EPISODE, QUERY or STEP")
+        tensor = Tensor(self._unique(name), tuple(shape), dtype, lifetime, self._block)
+        self._graph.inputs[name] = tensor
+        return tensor
+
+    def constant(self, name: str, value: Array) -> Tensor:
+        """A value known at load: float32, int32 or uint8. The same array object gives the same tensor."""
+        known = self._constants.get(id(value))
+        if known is not None:
+            return known
+        try:
+            dtype = DType(value.dtype.name)
+        except ValueError:
+            kinds = ", ".join(kind.value for kind in DType)
+            raise GraphError(f"constant '{name}' is {value.dtype.name}, expected one of {kinds}") from None
+        tensor = Tensor(self._unique(name), value.shape, dtype, Lifetime.PROCESS, self._block)
+        self._graph.constants[tensor] = value
+        self._constants[id(value)] = tensor
+        return tensor
+
+    def output(self, name: str, tensor: Tensor) -> None:
+        """Declare ``tensor`` a result of the graph."""
+        if name in self._graph.outputs:
+            raise GraphError(f"output '{name}' is declared twice")
+        self._graph.outputs[name] = tensor
+
+    def graph(self) -> Graph:
+        """The graph written so far."""
+        if not self._graph.outputs:
+            raise GraphError("the graph has no output")
+        return self._graph
+
+    def normalize_image(self, x: Tensor, offset: Tensor, divisor: Tensor, *, name: str) -> Tensor:
+        """(x / 255 - offset) / divisor, for uint8 ``x`` [H, W, C] and one offset and divisor a channel."""
+        return self._add("normalize_image", (x, offset, divisor), name)
+
+    def embedding(self, table: Tensor, ids: Tensor, *, name: str) -> Tensor:
+        """Rows of ``table`` [V, D] at ``ids`` [n]."""
+        return self._add("embedding", (table, ids), name)
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, name: str) -> Tensor:
+        """x [M, K] times weight [N, K] transposed, plus bias [N]."""
+        return self._add("linear", (x, weight, bias, None, None, None), name, activation="none")
+
+    def conv2d(
+        self, x: Tensor, weight: Tensor, *, name: str, stride: int = 1, padding: int = 0, dilation: int = 1
+    ) -> Tensor:
+        """Convolution of an image [H, W, Cin] with filters [Cout, kh, kw, Cin], without bias."""
+        attrs = {"stride": stride, "padding": padding, "dilation": dilation, "activation": "none"}
+        return self._add("conv2d", (x, weight, None, None, None, None), name, **attrs)
+
+    def batch_norm(
+        self, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, eps: float, name: str
+    ) -> Tensor:
+        """Batch norm over the last axis with frozen statistics."""
+        return self._add("batch_norm", (x, weight, bias, mean, var), name, eps=eps)
+
+    def film(self, x: Tensor, gamma: Tensor, beta: Tensor, *, name: str) -> Tensor:
+        """(1 + gamma) * x + beta over the last axis."""
+        return self._add("film", (x, gamma, beta), name)
+
+    def max_pool2d(self, x: Tensor, *, kernel: int, stride: int, padding: int, name: str) -> Tensor:
+        """Maximum over square windows of an image [H, W, C]; padding never wins."""
+        return self._add("max_pool2d", (x,), name, kernel=kernel, stride=stride, padding=padding)
+
+    def binary(self, op: str, a: Tensor, b: Tensor, *, name: str) -> Tensor:
+        """``op`` (add, sub, mul or div) element by element; a vector ``b`` is used for each row of ``a``."""
+        return self._add("binary", (a, b), name, op=op)
+
+    def add(self, a: Tensor, b: Tensor, *, name: str) -> Tensor:
+        """a + b."""
+        return self.binary("add", a, b, name=name)
+
+    def activation(self, fn: str, x: Tensor, *, name: str) -> Tensor:
+        """relu, gelu (exact), gelu_tanh, silu or tanh."""
+        return self._add("activation", (x,), name, fn=fn)
+
+    def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor, *, eps: float, name: str) -> Tensor:
+        """Layer norm of each row."""
+        return self._add("layer_norm", (x, weight, bias), name, eps=eps)
+
+    def rms_norm(self, x: Tensor, weight: Tensor, *, eps: float, name: str) -> Tensor:
+        """Root-mean-square norm of each row."""
+        return self._add("rms_norm", (x, weight), name, eps=eps)
+
+    def attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor | None = None,
+        *,
+        heads: int,
+        kv_heads: int | None = None,
+        scale: float,
+        name: str,
+    ) -> Tensor:
+        """softmax(scale * q k^T + bias) v for each head; ``bias`` is [heads, queries, keys]."""
+        attrs = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "scale": scale}
+        return self._add("attention", (q, k, v, bias), name, **attrs)
+
+    def mean_rows(self, x: Tensor, *, name: str) -> Tensor:
+        """Mean over rows, [1, C]."""
+        return self._add("mean_rows", (x,), name)
+
+    def concat(self, parts: Sequence[Tensor], *, axis: int, name: str) -> Tensor:
+        """The parts one after the other along ``axis``; a single part is returned as it is."""
+        if len(parts) == 1:
+            return parts[0]
+        return self._add("concat", tuple(parts), name, axis=axis)
+
+    def slice(self, x: Tensor, *, axis: int, start: int, stop: int, name: str) -> Tensor:
+        """The part ``start:stop`` along ``axis``; the whole is returned as it is."""
+        if 0 <= axis < len(x.shape) and (start, stop) == (0, x.shape[axis]):
+            return x
+        return self._add("slice", (x,), name, axis=axis, start=start, stop=stop)
+
+    def reshape(self, x: Tensor, shape: Sequence[int], *, name: str) -> Tensor:
+        """The same elements in the same order under another shape."""
+        return self._add("reshape", (x,), name, shape=tuple(shape))
+
+    def _add(self, kind: str, inputs: Sequence[Tensor | None], name: str, **attrs: Any) -> Tensor:
+        full_name = self._unique(f"{self._block}.{name}" if self._block else name)
+        op = make_op(kind, inputs, attrs, name=full_name, block=self._block)
+        self._graph.ops.append(op)
+        return op.output
+
+    def _unique(self, name: str) -> str:
+        if name in self._names:
+            raise GraphError(f"the name '{name}' is used twice")
+        self._names.add(name)
+        return name

@@ -1,0 +1,267 @@
+"""Shape and dtype of an operation's result, and the check that its operands fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from vla_simd_ros.graph.errors import GraphError
+from vla_simd_ros.graph.ir import DType, Tensor
+
+Shape = tuple[int, ...]
+Operands = Sequence["Tensor | None"]
+Attrs = Mapping[str, Any]
+
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "tanh")
+BINARY_OPS = ("add", "sub", "mul", "div")
+
+
+def infer(kind: str, inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    """Shape and dtype of ``kind(inputs; attrs)``; raises :class:`GraphError` with the reason."""
+    if kind not in _RULES:
+        raise GraphError(f"unknown operation kind '{kind}', expected one of {', '.join(sorted(_RULES))}")
+    roles, rule = _RULES[kind]
+    if roles is not None:
+        _check_presence(roles, inputs)
+    return rule(inputs, attrs)
+
+
+def conv_output(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
+    """Length of one side of a convolution's or pooling's result."""
+    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def _check_presence(roles: str, inputs: Operands) -> None:
+    names = roles.split()
+    if len(inputs) != len(names):
+        raise GraphError(f"got {len(inputs)} inputs, expected {len(names)} ({roles})")
+    for role, tensor in zip(names, inputs, strict=True):
+        if tensor is None and not role.endswith("?"):
+            raise GraphError(f"input '{role}' is missing")
+
+
+def _describe(role: str, tensor: Tensor) -> str:
+    return f"{role} '{tensor.name}' is {list(tensor.shape)} {tensor.dtype.value}"
+
+
+def _expect(ok: bool, expectation: str, **tensors: Tensor | None) -> None:
+    if not ok:
+        got = ", ".join(_describe(role, t) for role, t in tensors.items() if t is not None)
+        raise GraphError(f"{got}; expected {expectation}")
+
+
+def _expect_float(**tensors: Tensor | None) -> None:
+    for role, tensor in tensors.items():
+        if tensor is not None:
+            _expect(tensor.dtype is DType.F32, f"{role} of float32", **{role: tensor})
+
+
+def _is_vector(tensor: Tensor, width: int) -> bool:
+    return tensor.shape in ((width,), (1, width))
+
+
+def _check_film(width: int, gamma: Tensor | None, beta: Tensor | None) -> None:
+    _expect((gamma is None) == (beta is None), "gamma and beta together", gamma=gamma, beta=beta)
+    for role, tensor in (("gamma", gamma), ("beta", beta)):
+        if tensor is not None:
+            _expect(_is_vector(tensor, width), f"{role} [{width}] or [1, {width}]", **{role: tensor})
+
+
+def _check_activation(attrs: Attrs) -> None:
+    activation = attrs.get("activation", "none")
+    if activation not in ("none", *ACTIVATIONS):
+        raise GraphError(f"activation '{activation}' is unknown, expected none, {', '.join(ACTIVATIONS)}")
+
+
+def _normalize_image(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    x, offset, divisor = _present(inputs)
+    _expect(len(x.shape) == 3 and x.dtype is DType.U8, "an image [H, W, C] of uint8", x=x)
+    channels = x.shape[2]
+    fits = offset.shape == (channels,) and divisor.shape == (channels,)
+    _expect(fits, f"offset and divisor [{channels}]", x=x, offset=offset, divisor=divisor)
+    return x.shape, DType.F32
+
+
+def _embedding(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    table, ids = _present(inputs)
+    _expect(len(table.shape) == 2, "a table [V, D]", table=table)
+    _expect(len(ids.shape) == 1 and ids.dtype is DType.I32, "ids [n] of int32", ids=ids)
+    return (ids.shape[0], table.shape[1]), DType.F32
+
+
+def _linear(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    x, weight, bias, residual, gamma, beta = inputs
+    assert x is not None and weight is not None
+    _expect_float(x=x, weight=weight, bias=bias, residual=residual)
+    fits = len(x.shape) == 2 and len(weight.shape) == 2 and x.shape[1] == weight.shape[1]
+    _expect(fits, "x [M, K] and weight [N, K]", x=x, weight=weight)
+    rows, width = x.shape[0], weight.shape[0]
+    if bias is not None:
+        _expect(bias.shape == (width,), f"bias [{width}]", weight=weight, bias=bias)
+    if residual is not None:
+        fits = residual.shape in ((rows, width), (1, width))
+        _expect(fits, f"residual [{rows}, {width}] or [1, {width}]", x=x, residual=residual)
+    _check_film(width, gamma, beta)
+    _check_activation(attrs)
+    return (rows, width), DType.F32
+
+
+def _conv2d(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    x, weight, bias, residual, gamma, beta = inputs
+    assert x is not None and weight is not None
+    _expect_float(x=x, weight=weight, bias=bias, residual=residual)
+    fits = len(x.shape) == 3 and len(weight.shape) == 4 and x.shape[2] == weight.shape[3]
+    _expect(fits, "x [H, W, Cin] and weight [Cout, kh, kw, Cin]", x=x, weight=weight)
+    out_channels, kernel_h, kernel_w, _ = weight.shape
+    stride, padding, dilation = attrs["stride"], attrs["padding"], attrs["dilation"]
+    height = conv_output(x.shape[0], kernel_h, stride, padding, dilation)
+    width = conv_output(x.shape[1], kernel_w, stride, padding, dilation)
+    fits = height > 0 and width > 0
+    _expect(fits, f"an image no smaller than the kernel (dilation {dilation})", x=x, weight=weight)
+    shape = (height, width, out_channels)
+    if bias is not None:
+        _expect(bias.shape == (out_channels,), f"bias [{out_channels}]", weight=weight, bias=bias)
+    if residual is not None:
+        _expect(residual.shape == shape, f"residual {list(shape)}", x=x, residual=residual)
+    _check_film(out_channels, gamma, beta)
+    _check_activation(attrs)
+    return shape, DType.F32
+
+
+def _batch_norm(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    x, weight, bias, mean, var = _present(inputs)
+    _expect_float(x=x)
+    channels = x.shape[-1]
+    for role, tensor in (("weight", weight), ("bias", bias), ("mean", mean), ("var", var)):
+        _expect(tensor.shape == (channels,), f"{role} [{channels}]", x=x, **{role: tensor})
+    return x.shape, DType.F32
+
+
+def _film(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    x, gamma, beta = _present(inputs)
+    _expect_float(x=x, gamma=gamma, beta=beta)
+    _check_film(x.shape[-1], gamma, beta)
+    return x.shape, DType.F32
+
+
+def _max_pool2d(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    (x,) = _present(inputs)
+    kernel, stride, padding = attrs["kernel"], attrs["stride"], attrs["padding"]
+    _expect(len(x.shape) == 3 and x.dtype is DType.F32, "an image [H, W, C] of float32", x=x)
+    height = conv_output(x.shape[0], kernel, stride, padding)
+    width = conv_output(x.shape[1], kernel, stride, padding)
+    _expect(height > 0 and width > 0, f"an image no smaller than the window {kernel}x{kernel}", x=x)
+    _expect(2 * padding <= kernel, f"padding of at most half the window {kernel}x{kernel}", x=x)
+    return (height, width, x.shape[2]), DType.F32
+
+
+def _binary(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    a, b = _present(inputs)
+    _expect_float(a=a, b=b)
+    if attrs["op"] not in BINARY_OPS:
+        raise GraphError(f"op '{attrs['op']}' is unknown, expected {', '.join(BINARY_OPS)}")
+    fits = a.shape == b.shape or _is_vector(b, a.shape[-1])
+    width = a.shape[-1]
+    _expect(fits, f"b of a's shape, [{width}] or [1, {width}]", a=a, b=b)
+    return a.shape, DType.F32
+
+
+def _activation(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    (x,) = _present(inputs)
+    _expect_float(x=x)
+    if attrs["fn"] not in ACTIVATIONS:
+        raise GraphError(f"fn '{attrs['fn']}' is unknown, expected {', '.join(ACTIVATIONS)}")
+    return x.shape, DType.F32
+
+
+def _norm(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    x, *parameters = _present(inputs)
+    _expect_float(x=x)
+    _expect(len(x.shape) == 2, "rows [M, C]", x=x)
+    for tensor in parameters:
+        _expect(tensor.shape == (x.shape[1],), f"parameters [{x.shape[1]}]", x=x, parameter=tensor)
+    return x.shape, DType.F32
+
+
+def _attention(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    q, k, v, bias = inputs
+    assert q is not None and k is not None and v is not None
+    _expect_float(q=q, k=k, v=v, bias=bias)
+    heads, kv_heads = attrs["heads"], attrs["kv_heads"]
+    if heads < 1 or kv_heads < 1 or heads % kv_heads:
+        raise GraphError(f"{heads} heads over {kv_heads} key-value heads; expected a whole multiple")
+    _expect(len(q.shape) == 2 and q.shape[1] % heads == 0, f"q [M, {heads} heads * d]", q=q)
+    width = kv_heads * (q.shape[1] // heads)
+    fits = len(k.shape) == 2 and k.shape == v.shape and k.shape[1] == width
+    _expect(fits, f"k and v [N, {width}] ({kv_heads} key-value heads)", q=q, k=k, v=v)
+    if bias is not None:
+        shape = (heads, q.shape[0], k.shape[0])
+        _expect(bias.shape == shape, f"bias {list(shape)}", bias=bias)
+    return q.shape, DType.F32
+
+
+def _mean_rows(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    (x,) = _present(inputs)
+    _expect_float(x=x)
+    _expect(len(x.shape) == 2 and x.shape[0] > 0, "rows [M, C]", x=x)
+    return (1, x.shape[1]), DType.F32
+
+
+def _concat(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    parts, axis = _present(inputs), attrs["axis"]
+    if not parts:
+        raise GraphError("got no inputs, expected at least one")
+    first = parts[0]
+    _expect(0 <= axis < len(first.shape), f"an axis of the input, got {axis}", x=first)
+    for part in parts[1:]:
+        fits = part.dtype is first.dtype and len(part.shape) == len(first.shape)
+        fits = fits and all(i == axis or n == first.shape[i] for i, n in enumerate(part.shape))
+        _expect(fits, f"the same dtype and the same shape apart from axis {axis}", first=first, other=part)
+    total = sum(part.shape[axis] for part in parts)
+    return (*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype
+
+
+def _slice(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    (x,) = _present(inputs)
+    axis, start, stop = attrs["axis"], attrs["start"], attrs["stop"]
+    _expect(0 <= axis < len(x.shape), f"an axis of the input, got {axis}", x=x)
+    inside = 0 <= start < stop <= x.shape[axis]
+    _expect(inside, f"a range within axis {axis}, got {start}:{stop}", x=x)
+    return (*x.shape[:axis], stop - start, *x.shape[axis + 1 :]), x.dtype
+
+
+def _reshape(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    (x,) = _present(inputs)
+    shape = tuple(attrs["shape"])
+    size = 1
+    for extent in shape:
+        size *= extent
+    fits = size == x.size and all(extent > 0 for extent in shape)
+    _expect(fits, f"a shape of {x.size} elements, got {list(shape)}", x=x)
+    return shape, x.dtype
+
+
+def _present(inputs: Operands) -> list[Tensor]:
+    return [tensor for tensor in inputs if tensor is not None]
+
+
+_Rule = Callable[[Operands, Attrs], tuple[Shape, DType]]
+# Each kind's inputs in order (a question mark: may be absent; None: any number), and its rule.
+_RULES: dict[str, tuple[str | None, _Rule]] = {
+    "normalize_image": ("x offset divisor", _normalize_image),
+    "embedding": ("table ids", _embedding),
+    "linear": ("x weight bias? residual? gamma? beta?", _linear),
+    "conv2d": ("x weight bias? residual? gamma? beta?", _conv2d),
+    "batch_norm": ("x weight bias mean var", _batch_norm),
+    "film": ("x gamma beta", _film),
+    "max_pool2d": ("x", _max_pool2d),
+    "binary": ("a b", _binary),
+    "activation": ("x", _activation),
+    "layer_norm": ("x weight bias", _norm),
+    "rms_norm": ("x weight", _norm),
+    "attention": ("q k v bias?", _attention),
+    "mean_rows": ("x", _mean_rows),
+    "concat": (None, _concat),
+    "slice": ("x", _slice),
+    "reshape": ("x", _reshape),
+}
