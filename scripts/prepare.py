@@ -20,19 +20,19 @@ from prepare_packages import GROUPS, VirtualEnvironment
 from prepare_steps import PreparationError, Stamps, exclusive
 
 
-def ros_is_sourced() -> bool:
-    """Whether a ROS 2 installation is active in this shell and its Python client library can be imported."""
-    if not os.environ.get("ROS_DISTRO") or not os.environ.get("AMENT_PREFIX_PATH"):
-        return False
+def sourced_ros() -> str:
+    """Distribution and place of the ROS 2 installation that is active in this shell; empty without one."""
+    distribution = os.environ.get("ROS_DISTRO", "")
+    if not distribution or not os.environ.get("AMENT_PREFIX_PATH"):
+        return ""
     try:
-        import rclpy  # noqa: F401
+        import rclpy
     except ImportError as error:
         raise PreparationError(
-            f"ROS 2 {os.environ['ROS_DISTRO']} is sourced, but {sys.executable} cannot import rclpy ({error}). "
-            "Install python3 rclpy for this interpreter, name the right one with PYTHON=, or use a shell "
-            "without ROS."
+            f"ROS 2 {distribution} is sourced, but {sys.executable} cannot import rclpy ({error}). "
+            "Name the interpreter that it was built for with PYTHON=, or use a shell without ROS."
         ) from error
-    return True
+    return f"{distribution} at {rclpy.__file__}"
 
 
 def check_machine() -> None:
@@ -54,12 +54,12 @@ def main() -> int:
 
     root = Path(__file__).resolve().parent.parent
     try:
-        with_ros = ros_is_sourced()
-        if not with_ros:
+        ros = sourced_ros()
+        if not ros:
             check_machine()
         with exclusive(root / ".env" / "lock"):
             stamps = Stamps(root / ".env" / "stamps")
-            venv = VirtualEnvironment(root / ".env", with_ros)
+            venv = VirtualEnvironment(root / ".env", ros)
             venv.prepare(stamps, groups)
             build = Build(root, venv)
             build.prepare(stamps)

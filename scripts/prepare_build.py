@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,14 +26,12 @@ class Build:
         self._install = root / "install"
 
     def prepare(self, stamps: Stamps) -> None:
-        owner = f"{self._root} {self._venv.folder} ros={self._venv.with_ros} {os.environ.get('AMENT_PREFIX_PATH', '')}"
-        owner = owner if self._venv.with_ros else f"{self._root} {sys.version}"
-        if not stamps.current("build-owner", owner):
+        if not stamps.current("build-owner", self._venv.identity):
             # A build tree of another interpreter, ROS or folder cannot be continued.
             for folder in ("build", "install"):
                 shutil.rmtree(self._root / folder, ignore_errors=True)
             stamps.clear("build")
-            stamps.set("build-owner", owner)
+            stamps.set("build-owner", self._venv.identity)
         compiled = list(_files(self._root, COMPILED))
         names = " ".join(sorted(str(path.relative_to(self._root)) for path in _files(self._root, LINKED)))
         digest = digest_of(self._root, compiled, names)

@@ -19,15 +19,17 @@ OFFLINE_HINT = "The Python packages come from the package index that pip is set 
 
 
 class VirtualEnvironment:
-    """The environment's folder, its interpreter, and whether it stands on an installed ROS 2.
+    """The environment's folder, its interpreter, and the installed ROS 2 it stands on (empty: none).
 
     Without one, the ROS 2 wheels are installed into the environment, which then is also the ROS prefix.
     """
 
-    def __init__(self, folder: Path, with_ros: bool) -> None:
+    def __init__(self, folder: Path, ros: str) -> None:
         self.folder = folder / "venv"
         self.python = self.folder / "bin" / "python3"
-        self.with_ros = with_ros
+        self.with_ros = bool(ros)
+        # What the environment, and all that is built in it, depends on.
+        self.identity = f"{sys.executable} {sys.version} in {self.folder} on {ros or 'ROS wheels'}"
         self.site_packages = (
             self.folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
         )
@@ -61,11 +63,10 @@ class VirtualEnvironment:
         return env
 
     def prepare(self, stamps: Stamps, groups: list[str]) -> None:
-        identity = f"{sys.executable} {sys.version} {self.folder} ros={self.with_ros}"
-        if not stamps.current("venv", identity):
+        if not stamps.current("venv", self.identity):
             stamps.clear("venv", "packages", "build", *GROUPS)
             self._create()
-            stamps.set("venv", identity)
+            stamps.set("venv", self.identity)
         names = (*BASE,) if self.with_ros else ("ros", *BASE)
         for step, files in (("packages", names), *((group, (group,)) for group in groups)):
             self._install(stamps, step, files)
