@@ -1,0 +1,74 @@
+"""Backends that compute nothing, for the processes that the tests start. An observation is a number."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.benchmarks.backend import BenchmarkError, Setup
+from vla_simd_ros.benchmarks.profile import OpTime
+
+
+class Faithful:
+    """Actions that depend on the observation alone."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.details = {"threads": str(setup.threads or 3), "isa": setup.isa or "fake", "omp": _omp()}
+
+    def query(self, observation: float) -> npt.NDArray[np.float32]:
+        return np.array([[observation, 1.0], [2.0, -4.0]], dtype=np.float32)
+
+    def profile(self, observations: Sequence[float]) -> list[OpTime]:
+        return [OpTime("a", "linear", "head", "1x2x2", 1, 8, 32, float(len(observations)))]
+
+
+class Departing(Faithful):
+    """One action is off by a thousandth of the largest."""
+
+    def query(self, observation: float) -> npt.NDArray[np.float32]:
+        actions = super().query(observation)
+        actions[0, 1] += 0.004
+        return actions
+
+
+class Opaque(Faithful):
+    profile = None  # type: ignore[assignment]
+
+
+class Impossible:
+    def __init__(self, setup: Setup) -> None:
+        raise BenchmarkError("needs a package that is not there")
+
+
+class Broken(Faithful):
+    """A backend with a fault of its own."""
+
+    def query(self, observation: float) -> npt.NDArray[np.float32]:
+        raise ValueError(f"cannot answer {observation}")
+
+
+class Dying(Faithful):
+    def query(self, observation: float) -> npt.NDArray[np.float32]:
+        os._exit(7)
+
+
+class Spinning(Faithful):
+    """Keeps a thread busy between queries, as the worker threads of some runtimes do."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.details["pid"] = str(os.getpid())
+        threading.Thread(target=_spin, daemon=True).start()
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _omp() -> str:
+    return os.environ.get("OMP_NUM_THREADS", "")

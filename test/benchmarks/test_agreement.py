@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vla_simd_ros.benchmarks.agreement import DisagreementError, check_agreement, departure
+
+REFERENCE = np.array([[1.0, -2.0], [0.5, 0.0]])
+
+
+def test_departure_is_relative_to_the_largest_action() -> None:
+    actions = REFERENCE.astype(np.float32)
+    actions[1, 1] = 0.02
+    assert departure(actions, REFERENCE) == pytest.approx(0.01)
+    assert departure(REFERENCE.astype(np.float32), REFERENCE) == 0.0
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [np.zeros((2, 3)), np.zeros(4), np.array([[1.0, -2.0], [0.5, np.nan]]), np.full((2, 2), np.inf)],
+    ids=["other width", "flat", "nan", "inf"],
+)
+def test_what_cannot_be_compared_departs_without_bound(actions: np.ndarray) -> None:
+    assert departure(actions, REFERENCE) == float("inf")
+
+
+def test_a_reference_of_zeros_proves_nothing() -> None:
+    assert departure(np.zeros((2, 2)), np.zeros((2, 2))) == float("inf")
+
+
+def test_the_worst_observation_counts() -> None:
+    off = REFERENCE + np.array([[0.0, 1e-4], [0.0, 0.0]])
+    worst = check_agreement({"a": [REFERENCE, off], "b": [REFERENCE, REFERENCE]}, [REFERENCE, REFERENCE])
+    assert worst == {"a": pytest.approx(5e-5), "b": 0.0}
+
+
+def test_the_runner_that_disagrees_is_named_and_no_other() -> None:
+    off = REFERENCE + 0.01
+    with pytest.raises(DisagreementError) as caught:
+        check_agreement({"good": [REFERENCE], "bad": [off], "worse": [off * 2]}, [REFERENCE])
+    message = str(caught.value)
+    assert "bad departs by 5.00e-03" in message and "worse" in message
+    assert "good" not in message
+
+
+def test_nan_actions_are_a_disagreement() -> None:
+    with pytest.raises(DisagreementError, match="a departs by inf"):
+        check_agreement({"a": [REFERENCE * np.nan]}, [REFERENCE])

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from vla_simd_ros.benchmarks.agreement import DisagreementError
+from vla_simd_ros.benchmarks.backend import OURS, REFERENCE, BenchmarkError, RunnerSpec
+from vla_simd_ros.benchmarks.interleave import Plan
+from vla_simd_ros.benchmarks.session import Options, check_options, run_bench
+
+OPTIONS = Options("", ("openvino", "onnxruntime"), Plan(2, 1), warmup=1, instruction="go")
+FAITHFUL = RunnerSpec("fake_backends:Faithful")
+REGISTRY = {OURS: FAITHFUL, REFERENCE: FAITHFUL, "openvino": FAITHFUL, "onnxruntime": FAITHFUL}
+
+
+def run(options: Options = OPTIONS, **replaced: str) -> tuple[object, list[str]]:
+    said: list[str] = []
+    registry = {**REGISTRY, **{name: RunnerSpec(f"fake_backends:{fake}") for name, fake in replaced.items()}}
+    return run_bench(options, [1.0, 2.0], said.append, registry), said  # type: ignore[list-item]
+
+
+def test_all_runners_are_checked_and_timed() -> None:
+    result, said = run(dataclasses.replace(OPTIONS, profile=True))
+    assert [runner.runner for runner in result.runners] == [OURS, "openvino", "onnxruntime"]
+    assert all(runner.departure == 0.0 and runner.summary.n == 4 for runner in result.runners)
+    assert all([len(block) for block in runner.blocks_ms] == [2, 2] for runner in result.runners)
+    assert list(result.comparisons) == ["openvino", "onnxruntime"]
+    assert result.fastest_peer in result.comparisons
+    assert result.speedup_vs_fastest_peer == result.comparisons[result.fastest_peer].ratio
+    assert result.isa == "fake"
+    assert [op.name for op in result.profile] == ["a"]
+    assert "block 1 of 2" in said and "block 2 of 2" in said
+
+
+def test_peers_get_the_threads_that_the_engine_chose() -> None:
+    result, _ = run()
+    assert result.threads == 3
+    assert [runner.details["threads"] for runner in result.runners] == ["3", "3", "3"]
+    result, _ = run(dataclasses.replace(OPTIONS, threads=1))
+    assert [runner.details["threads"] for runner in result.runners] == ["1", "1", "1"]
+
+
+def test_without_peers_there_is_no_ratio() -> None:
+    result, _ = run(dataclasses.replace(OPTIONS, peers=()))
+    assert result.fastest_peer is None and result.speedup_vs_fastest_peer is None
+
+
+def test_a_peer_that_disagrees_is_named_and_nothing_is_timed() -> None:
+    said: list[str] = []
+    registry = {**REGISTRY, "openvino": RunnerSpec("fake_backends:Departing")}
+    with pytest.raises(DisagreementError, match=r"openvino departs by 1\.00e-03"):
+        run_bench(OPTIONS, [1.0], said.append, registry)  # type: ignore[list-item]
+    assert not any("warm up" in line or "block" in line for line in said)
+
+
+def test_a_peer_that_cannot_be_made_is_named() -> None:
+    with pytest.raises(BenchmarkError, match="runner 'onnxruntime': needs a package"):
+        run(onnxruntime="Impossible")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"peers": ("tvm",)}, "unknown peer 'tvm'"),
+        ({"precision": "int8"}, "no int8 kernels"),
+        ({"soak_s": 5.0}, "expected at least 30 s"),
+    ],
+)
+def test_options_are_refused_before_anything_starts(change: dict[str, object], message: str) -> None:
+    with pytest.raises(BenchmarkError, match=message):
+        check_options(dataclasses.replace(OPTIONS, **change))  # type: ignore[arg-type]

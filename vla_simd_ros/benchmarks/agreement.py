@@ -1,0 +1,51 @@
+"""Whether runners compute the same actions; only those that do are worth timing against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+TOLERANCE = 1e-4
+"""Largest accepted departure, relative to the largest reference action: fp32 runners that only sum in
+another order stay one to two decades below it; a wrong weight or a lower precision does not."""
+
+
+class DisagreementError(Exception):
+    """A runner's actions are not those of the reference."""
+
+
+def departure(actions: Array, reference: Array) -> float:
+    """Maximum absolute error over the largest absolute reference action; infinite where they cannot be
+    compared (another shape, a value that is not finite, a reference of nothing but zeros)."""
+    if actions.shape != reference.shape or not np.isfinite(actions).all():
+        return float("inf")
+    largest = float(np.abs(reference).max(initial=0.0))
+    if largest == 0.0:
+        return float("inf")
+    return float(np.abs(actions.astype(np.float64) - reference).max() / largest)
+
+
+def check_agreement(
+    answers: Mapping[str, Sequence[Array]], reference: Sequence[Array], tolerance: float = TOLERANCE
+) -> dict[str, float]:
+    """Largest departure of each runner over all observations.
+
+    ``answers`` are each runner's actions ``[chunk, action width]`` per observation, ``reference`` those of
+    the float64 reference. Raises ``DisagreementError`` naming every runner beyond ``tolerance``.
+    """
+    worst = {
+        runner: max(departure(got, expected) for got, expected in zip(actions, reference, strict=True))
+        for runner, actions in answers.items()
+    }
+    beyond = [f"{runner} departs by {error:.2e}" for runner, error in worst.items() if not error <= tolerance]
+    if beyond:
+        raise DisagreementError(
+            f"not timed, the outputs differ: {', '.join(beyond)} of the largest action from the float64"
+            f" reference, expected at most {tolerance:.0e}"
+        )
+    return worst

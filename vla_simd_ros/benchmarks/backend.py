@@ -1,0 +1,108 @@
+"""What can be measured: a policy made ready to answer observations, by this engine or by a peer."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from .profile import OpTime
+
+if TYPE_CHECKING:
+    from ..inference import Observation
+
+
+class BenchmarkError(Exception):
+    """A measurement that cannot be made; the message says what is missing and what was expected."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every backend is made from; ``instruction`` is for policies that use one."""
+
+    checkpoint: str
+    instruction: str
+    threads: int
+    precision: str = "fp32"
+    isa: str = ""
+
+
+class Backend(Protocol):
+    """A policy with its instruction set. One thread at a time."""
+
+    details: Mapping[str, str]
+    """Versions and settings that a repetition needs."""
+
+    def query(self, observation: Observation) -> npt.NDArray[np.float32]:
+        """Actions in robot units ``[chunk, action width]`` for raw frames and an un-normalized state."""
+
+
+@runtime_checkable
+class Profiled(Protocol):
+    """A backend that can tell the time of its operations."""
+
+    def profile(self, observations: Sequence[Observation]) -> list[OpTime]:
+        """Shortest time of each operation over one query per observation."""
+
+
+@dataclass(frozen=True)
+class RunnerSpec:
+    """Where a runner's backend comes from (``module:callable`` taking a ``Setup``)."""
+
+    factory: str
+    precisions: tuple[str, ...] = ("fp32",)
+
+
+OURS = "vla_simd"
+REFERENCE = "float64 reference"
+
+_HERE = "vla_simd_ros.benchmarks"
+RUNNERS: Mapping[str, RunnerSpec] = {
+    OURS: RunnerSpec(f"{_HERE}.own:SimdBackend"),
+    REFERENCE: RunnerSpec(f"{_HERE}.own:ReferenceBackend"),
+    "torch-eager": RunnerSpec(f"{_HERE}.peers.torch_peer:EagerBackend"),
+    "torch-compile": RunnerSpec(f"{_HERE}.peers.torch_peer:CompiledBackend"),
+    "onnxruntime": RunnerSpec(f"{_HERE}.peers.onnxruntime_peer:OnnxRuntimeBackend"),
+    "openvino": RunnerSpec(f"{_HERE}.peers.openvino_peer:OpenVinoBackend"),
+}
+PEERS = tuple(name for name in RUNNERS if name not in (OURS, REFERENCE))
+
+
+def check_peers(names: list[str]) -> None:
+    """Raises ``BenchmarkError`` for a name that is unknown or given twice."""
+    for name in names:
+        if name not in PEERS:
+            raise BenchmarkError(f"unknown peer {name!r}, expected some of {', '.join(PEERS)}")
+        if names.count(name) > 1:
+            raise BenchmarkError(f"peer {name!r} is given more than once")
+
+
+def check_precision(runner: str, precision: str) -> None:
+    """Raises ``BenchmarkError`` when the runner does not compute in this precision."""
+    offered = RUNNERS[runner].precisions
+    if precision not in offered:
+        raise BenchmarkError(
+            f"runner {runner!r} has no {precision} kernels in this version, expected {' or '.join(offered)}"
+        )
+
+
+def require(package: str, runner: str) -> Any:
+    """The package, imported. Raises ``BenchmarkError`` saying how to install it when it is missing."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise BenchmarkError(
+            f"runner {runner!r} needs the package {package!r} ({error});"
+            " install the peers with: pip install 'vla_simd_ros[bench]'"
+        ) from error
+
+
+def resolve(factory: str) -> Callable[[Setup], Backend]:
+    """The callable that ``module:callable`` names."""
+    module, _, name = factory.partition(":")
+    made: Callable[[Setup], Backend] = getattr(importlib.import_module(module), name)
+    return made

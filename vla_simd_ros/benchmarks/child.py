@@ -1,0 +1,213 @@
+"""One runner in a process of its own, driven a turn at a time and stopped in between.
+
+Runtimes keep their worker threads spinning for a while after a query, each in its own way, and there are
+never more cores than threads to spare for that. So each runner has a process, which the kernel stops
+(``SIGSTOP``) whenever it is another one's turn: nothing of it can run then, however it waits, and no
+runtime has to be measured with other than its usual way of waiting. The clock is read inside the process,
+around the query alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .backend import Backend, BenchmarkError, Profiled, Setup, resolve
+from .profile import OpTime
+
+if TYPE_CHECKING:
+    from ..inference import Observation
+
+Clock = Callable[[], int]
+Waiting = Callable[[float], None]
+
+_HEARTBEAT_S = 4.0
+_PR_SET_PDEATHSIG = 1
+
+
+class Turns:
+    """What a runner does in its turn, on its backend; ``clock`` counts nanoseconds."""
+
+    def __init__(
+        self, backend: Backend, observations: Sequence[Observation], clock: Clock = time.perf_counter_ns
+    ) -> None:
+        self._backend = backend
+        self._observations = observations
+        self._clock = clock
+
+    def answers(self) -> list[npt.NDArray[np.float32]]:
+        """The actions for every observation."""
+        return [self._backend.query(observation) for observation in self._observations]
+
+    def time_queries(self, first: int, count: int) -> list[float]:
+        """Milliseconds of ``count`` queries, on observation ``first`` and those that follow it in a ring."""
+        return [self._time(index) for index in range(first, first + count)]
+
+    def soak(self, seconds: float) -> list[tuple[float, float]]:
+        """Queries without pause for ``seconds``: (end of the query in s since the start, its time in ms)."""
+        start = self._clock()
+        samples: list[tuple[float, float]] = []
+        while (self._clock() - start) / 1e9 < seconds:
+            elapsed_ms = self._time(len(samples))
+            samples.append(((self._clock() - start) / 1e9, elapsed_ms))
+        return samples
+
+    def profile(self, queries: int) -> list[OpTime]:
+        """Shortest time of each operation over ``queries`` queries, for a backend that can tell."""
+        if not isinstance(self._backend, Profiled):
+            raise BenchmarkError("cannot tell the time of its operations")
+        ring = itertools.cycle(self._observations)
+        return self._backend.profile(list(itertools.islice(ring, queries)))
+
+    def _time(self, index: int) -> float:
+        observation = self._observations[index % len(self._observations)]
+        start = self._clock()
+        self._backend.query(observation)
+        return (self._clock() - start) / 1e6
+
+
+class ChildRunner:
+    """A runner in its own process. A context manager: the process ends with it.
+
+    ``factory`` names the callable that makes the backend (``module:callable``). ``waiting`` is called with
+    the seconds waited so far, every few seconds. Raises ``BenchmarkError`` naming the runner when its
+    backend cannot be made, a query fails, or its process ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        factory: str,
+        setup: Setup,
+        observations: Sequence[Observation],
+        waiting: Waiting = lambda _: None,
+    ) -> None:
+        self.name = name
+        self._waiting = waiting
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(theirs, factory, setup, list(observations)), name=f"bench {name}"
+        )
+        self._process.start()
+        theirs.close()
+        try:
+            self.details: Mapping[str, str] = self._receive()
+        except BaseException:
+            self.close()
+            raise
+        self._stop()
+
+    def answers(self) -> list[npt.NDArray[np.float32]]:
+        """The actions for every observation."""
+        result: list[npt.NDArray[np.float32]] = self._call("answers")
+        return result
+
+    def time_queries(self, first: int, count: int) -> list[float]:
+        """Milliseconds of ``count`` queries, on observation ``first`` and those that follow."""
+        result: list[float] = self._call("time_queries", first, count)
+        return result
+
+    def soak(self, seconds: float) -> list[tuple[float, float]]:
+        """(end in s, time in ms) of each query, asked without pause for ``seconds``."""
+        result: list[tuple[float, float]] = self._call("soak", seconds)
+        return result
+
+    def profile(self, queries: int) -> list[OpTime]:
+        """Time of each operation, for a runner whose backend can tell."""
+        result: list[OpTime] = self._call("profile", queries)
+        return result
+
+    def close(self) -> None:
+        """End the process; a stopped one too."""
+        self._connection.close()
+        self._process.kill()
+        self._process.join()
+
+    def __enter__(self) -> ChildRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, method: str, *args: Any) -> Any:
+        with self._turn():
+            try:
+                self._connection.send((method, args))
+            except BrokenPipeError:
+                raise self._ended() from None
+            return self._receive()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        self._signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def _signal(self, number: signal.Signals) -> None:
+        pid = self._process.pid
+        if pid is not None and self._process.is_alive():
+            os.kill(pid, number)
+
+    def _receive(self) -> Any:
+        start = time.monotonic()
+        while not self._connection.poll(_HEARTBEAT_S):
+            self._waiting(time.monotonic() - start)
+        try:
+            failed, value = self._connection.recv()
+        except (EOFError, ConnectionResetError):
+            raise self._ended() from None
+        if failed:
+            raise BenchmarkError(f"runner {self.name!r}: {value}")
+        return value
+
+    def _ended(self) -> BenchmarkError:
+        self._process.join()
+        return BenchmarkError(f"runner {self.name!r}: its process ended with code {self._process.exitcode}")
+
+
+def _serve(connection: Connection, factory: str, setup: Setup, observations: list[Observation]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
+    _end_with_parent()
+    # Read by OpenMP and BLAS runtimes when they are loaded, which making the backend does.
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[variable] = str(setup.threads)
+    try:
+        backend = resolve(factory)(setup)
+        turns = Turns(backend, observations)
+        connection.send((False, dict(backend.details)))
+        while True:
+            method, args = connection.recv()
+            connection.send((False, getattr(turns, method)(*args)))
+    except (EOFError, BrokenPipeError):
+        return  # the parent has closed its end
+    except Exception as error:
+        connection.send((True, _describe(error)))
+
+
+def _describe(error: Exception) -> str:
+    return str(error) if isinstance(error, BenchmarkError) else f"{type(error).__name__}: {error}"
+
+
+def _end_with_parent() -> None:
+    """A stopped process would outlive a parent that is killed, so the kernel kills it along."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,133 @@
+"""A comparison as JSON, with all that a repetition needs, and as a Markdown table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .observations import OBSERVATIONS
+from .session import BenchResult, Options, RunnerResult
+from .soak import WINDOW_S, Soak
+from .statistics import TAIL_QUERIES, Summary
+from .table import markdown_table
+
+BOUNDARY = "raw uint8 frames and un-normalized state in, actions in robot units out; text encoded before"
+ORDER = "A-B-B-A: in each block every runner in order, then in reverse; one process each, stopped in between"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What surrounds a comparison: the policy, its checkpoint and the machine."""
+
+    policy: str
+    cameras: Mapping[str, str]
+    checkpoint: Mapping[str, str]
+    machine: Mapping[str, Any]
+
+
+def to_json(result: BenchResult, options: Options, context: Context) -> dict[str, Any]:
+    """The comparison as JSON values."""
+    return {
+        "policy": context.policy,
+        "cpu": context.machine["cpu"],
+        "isa": result.isa,
+        "threads": result.threads,
+        "results": [_runner_json(runner) for runner in result.runners],
+        "speedup_vs_fastest_peer": result.speedup_vs_fastest_peer,
+        "fastest_peer": result.fastest_peer,
+        "speedups": {peer: asdict(comparison) for peer, comparison in result.comparisons.items()},
+        "soak": asdict(result.soak) if result.soak else None,
+        "profile": [asdict(op) for op in result.profile] if result.profile else None,
+        "protocol": {
+            "boundary": BOUNDARY,
+            "order": ORDER,
+            "warmup": options.warmup,
+            "blocks": options.plan.blocks,
+            "queries_per_visit": options.plan.per_visit,
+            "observations": OBSERVATIONS,
+            "cameras": dict(context.cameras),
+            "instruction": options.instruction,
+        },
+        "checkpoint": dict(context.checkpoint),
+        "machine": dict(context.machine),
+    }
+
+
+def _runner_json(result: RunnerResult) -> dict[str, Any]:
+    return {
+        "runner": result.runner,
+        "precision": result.precision,
+        **asdict(result.summary),
+        "departure": result.departure,
+        "details": dict(result.details),
+        "blocks_ms": result.blocks_ms,
+    }
+
+
+def to_markdown(result: BenchResult, options: Options, context: Context) -> str:
+    """The conditions as a list, then the table; ends with a newline."""
+    lines = [*_conditions(result, options, context), "", *_table(result), ""]
+    if result.fastest_peer:
+        fastest = result.comparisons[result.fastest_peer]
+        lines += [
+            f"Fastest peer: {result.fastest_peer}; it takes {fastest.ratio:.3f} times as long as this engine"
+            f" (95 % interval {fastest.low:.3f} to {fastest.high:.3f};"
+            f" longer in {fastest.blocks_above_one} of {fastest.blocks} blocks).",
+            "",
+        ]
+    if result.soak:
+        lines += _soak_lines(result.soak)
+    return "\n".join(lines)
+
+
+def _conditions(result: BenchResult, options: Options, context: Context) -> list[str]:
+    machine, plan = context.machine, options.plan
+    cameras = ", ".join(f"{name} {size}" for name, size in context.cameras.items())
+    note = "" if plan.queries >= TAIL_QUERIES else f" (tails are rough below {TAIL_QUERIES})"
+    return [
+        f"- policy: {context.policy}; cameras: {cameras}",
+        f"- CPU: {machine['cpu']}; ISA: {result.isa}; threads: {result.threads};"
+        f" precision: {options.precision}",
+        f"- {options.warmup} queries to warm up, then {plan.queries} timed in {plan.blocks} blocks{note}",
+        f"- load average before: {machine['load_average_before']}; {machine['date']}",
+        f"- command: `{machine['command']}`",
+    ]
+
+
+def _table(result: BenchResult) -> list[str]:
+    header = (
+        "Runner",
+        "Precision",
+        "Median ms",
+        "p95 ms",
+        "p99 ms",
+        "n",
+        "Time over this engine's",
+        "Departure",
+    )
+    return markdown_table(header, (_row(result, runner) for runner in result.runners), text_columns=2)
+
+
+def _row(result: BenchResult, runner: RunnerResult) -> list[str]:
+    paired = result.comparisons.get(runner.runner)
+    ratio = f"{paired.ratio:.3f} ({paired.low:.3f} to {paired.high:.3f})" if paired else "1"
+    return [
+        runner.runner,
+        runner.precision,
+        *_summary_cells(runner.summary),
+        ratio,
+        f"{runner.departure:.1e}",
+    ]
+
+
+def _soak_lines(soak: Soak) -> list[str]:
+    windows = ((f"first {WINDOW_S:g} s", soak.first), (f"last {WINDOW_S:g} s", soak.last))
+    header = ("Window", "Median ms", "p95 ms", "p99 ms", "n")
+    rows = [[name, *_summary_cells(window)] for name, window in windows]
+    return [f"{soak.seconds:g} s without pause:", "", *markdown_table(header, rows), ""]
+
+
+def _summary_cells(summary: Summary) -> list[str]:
+    times = (summary.median_ms, summary.p95_ms, summary.p99_ms)
+    return [*(f"{ms:.1f}" for ms in times), str(summary.n)]

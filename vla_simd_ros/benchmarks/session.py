@@ -1,0 +1,175 @@
+"""A comparison from start to end: make the runners, check that they agree, time them in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .agreement import check_agreement
+from .backend import OURS, REFERENCE, RUNNERS, RunnerSpec, Setup, check_peers, check_precision
+from .child import ChildRunner
+from .interleave import Plan, Visit, measure
+from .profile import OpTime
+from .soak import Soak, check_soak, summarize_soak
+from .statistics import Comparison, Summary, compare, summarize
+
+if TYPE_CHECKING:
+    from ..inference import Observation
+
+Say = Callable[[str], None]
+
+_PROFILE_RUNS = 9
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure. ``threads`` of 0 lets the engine choose; every peer then gets as many."""
+
+    checkpoint: str
+    peers: tuple[str, ...]
+    plan: Plan
+    warmup: int
+    instruction: str
+    threads: int = 0
+    precision: str = "fp32"
+    isa: str = ""
+    soak_s: float = 0.0
+    profile: bool = False
+
+
+@dataclass(frozen=True)
+class RunnerResult:
+    """One runner: all its times by block, their summary, and its departure from the reference."""
+
+    runner: str
+    precision: str
+    summary: Summary
+    blocks_ms: list[list[float]]
+    departure: float
+    details: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """All runners, this engine first; ``comparisons`` holds each peer's time over this engine's."""
+
+    isa: str
+    threads: int
+    runners: list[RunnerResult]
+    comparisons: dict[str, Comparison]
+    soak: Soak | None
+    profile: list[OpTime] | None
+
+    @property
+    def fastest_peer(self) -> str | None:
+        """The peer of the smallest median time."""
+        peers = [result for result in self.runners if result.runner in self.comparisons]
+        return min(peers, key=lambda peer: peer.summary.median_ms).runner if peers else None
+
+    @property
+    def speedup_vs_fastest_peer(self) -> float | None:
+        """Median within-block ratio of the fastest peer's time to this engine's."""
+        return self.comparisons[self.fastest_peer].ratio if self.fastest_peer else None
+
+
+def check_options(options: Options) -> None:
+    """Raises ``BenchmarkError`` for what cannot be measured, before anything is loaded."""
+    check_peers(list(options.peers))
+    check_precision(OURS, options.precision)
+    if options.soak_s:
+        check_soak(options.soak_s)
+
+
+def run_bench(
+    options: Options,
+    observations: Sequence[Observation],
+    say: Say,
+    registry: Mapping[str, RunnerSpec] = RUNNERS,
+) -> BenchResult:
+    """Measure, telling ``say`` what happens.
+
+    Raises ``BenchmarkError`` for a runner that cannot be made or fails, and ``DisagreementError`` for one
+    whose actions differ from the reference; then nothing is timed.
+    """
+    check_options(options)
+    with ExitStack() as stack:
+        runners, threads = _start(options, observations, say, registry, stack)
+        departures = _check(options, runners, observations, say, registry)
+        for name, runner in runners.items():
+            say(f"{name}: {options.warmup} queries to warm up")
+            runner.time_queries(0, options.warmup)
+        times = measure(runners, options.plan, _announce(say, options.plan))
+        ours = runners[OURS]
+        soak = _soak(ours, options.soak_s, say) if options.soak_s else None
+        profile = ours.profile(_PROFILE_RUNS) if options.profile else None
+        results = [
+            RunnerResult(
+                name,
+                options.precision if name == OURS else "fp32",
+                summarize([ms for block in times[name] for ms in block]),
+                times[name],
+                departures[name],
+                runner.details,
+            )
+            for name, runner in runners.items()
+        ]
+        comparisons = {peer: compare(times[peer], times[OURS]) for peer in options.peers}
+        return BenchResult(ours.details["isa"], threads, results, comparisons, soak, profile)
+
+
+def _start(
+    options: Options,
+    observations: Sequence[Observation],
+    say: Say,
+    registry: Mapping[str, RunnerSpec],
+    stack: ExitStack,
+) -> tuple[dict[str, ChildRunner], int]:
+    """The runners' processes, this engine's first: it settles the number of threads."""
+    runners: dict[str, ChildRunner] = {}
+    threads = options.threads
+    for name in (OURS, *options.peers):
+        say(f"{name}: preparing")
+        setup = Setup(options.checkpoint, options.instruction, threads, options.precision, options.isa)
+        runners[name] = stack.enter_context(
+            ChildRunner(name, registry[name].factory, setup, observations, _wait(say, name))
+        )
+        threads = threads or int(runners[name].details["threads"])
+    return runners, threads
+
+
+def _check(
+    options: Options,
+    runners: Mapping[str, ChildRunner],
+    observations: Sequence[Observation],
+    say: Say,
+    registry: Mapping[str, RunnerSpec],
+) -> dict[str, float]:
+    say(f"checking the outputs of {', '.join(runners)} against the {REFERENCE}")
+    setup = Setup(options.checkpoint, options.instruction, threads=0)
+    with ChildRunner(
+        REFERENCE, registry[REFERENCE].factory, setup, observations, _wait(say, REFERENCE)
+    ) as reference:
+        expected = reference.answers()
+    departures = check_agreement({name: runner.answers() for name, runner in runners.items()}, expected)
+    for name, error in departures.items():
+        say(f"{name}: maximum absolute error {error:.1e} of the largest action")
+    return departures
+
+
+def _soak(runner: ChildRunner, seconds: float, say: Say) -> Soak:
+    say(f"{runner.name}: {seconds:g} s of queries without pause")
+    return summarize_soak(runner.soak(seconds), seconds)
+
+
+def _announce(say: Say, plan: Plan) -> Callable[[Visit], None]:
+    def announce(visit: Visit) -> None:
+        if visit.runner == OURS and visit.first == 2 * visit.block * plan.per_visit:
+            say(f"block {visit.block + 1} of {plan.blocks}")
+
+    return announce
+
+
+def _wait(say: Say, name: str) -> Callable[[float], None]:
+    return lambda seconds: say(f"{name}: still at work after {seconds:.0f} s")
