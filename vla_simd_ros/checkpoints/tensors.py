@@ -17,7 +17,7 @@ from vla_simd_ros.checkpoints.errors import CheckpointError
 Array = npt.NDArray[Any]
 
 _HEADER_LENGTH = np.dtype("<u8")
-_STORED = {
+_STORED: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),

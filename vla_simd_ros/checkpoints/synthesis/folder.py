@@ -1,0 +1,88 @@
+"""Writes a checkpoint folder in LeRobot's format."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.checkpoints.checkpoint import CONFIG, WEIGHTS
+from vla_simd_ros.checkpoints.processors import POSTPROCESSOR, PREPROCESSOR
+from vla_simd_ros.checkpoints.synthesis.options import OptionError
+from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
+from vla_simd_ros.checkpoints.synthesis.weights import F32
+
+
+def write_folder(folder: Path, recipe: Recipe, statistics: dict[str, F32], dtype: str) -> None:
+    """Write ``recipe`` to ``folder``, weights stored as ``dtype``; the folder appears only when complete.
+
+    Raises `OptionError` if ``folder`` exists and is not an empty folder.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OptionError(f"{folder}: exists already, expected a new or empty folder")
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    _write_json(partial / CONFIG, recipe.config)
+    _write_tensors(partial / WEIGHTS, recipe.tensors, dtype)
+    _write_processor(partial, PREPROCESSOR, recipe.preprocessor, statistics)
+    _write_processor(partial, POSTPROCESSOR, recipe.postprocessor, statistics)
+    for name, content in recipe.files.items():
+        _write_json(partial / name, content)
+    os.replace(partial, folder)
+
+
+def _write_processor(
+    folder: Path, file: str, steps: list[dict[str, Any]], statistics: dict[str, F32]
+) -> None:
+    """A processor file, and beside it one state file for each of its steps that normalizes."""
+    name = file.removesuffix(".json")
+    entries = []
+    for index, step in enumerate(steps):
+        entry = dict(step)
+        if "norm_map" in step["config"]:
+            entry["state_file"] = f"{name}_step_{index}_{step['registry_name']}.safetensors"
+            _write_tensors(folder / entry["state_file"], statistics, "fp32")
+        entries.append(entry)
+    _write_json(folder / file, {"name": name, "steps": entries})
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _write_tensors(path: Path, tensors: dict[str, F32], dtype: str) -> None:
+    """A safetensors file. Written here because the library's numpy interface has no bfloat16."""
+    name, convert = _STORED[dtype]
+    stored = {key: np.ascontiguousarray(convert(values)) for key, values in tensors.items()}
+    # The metadata that PyTorch's loaders ask for.
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for key, values in stored.items():
+        begin, end = end, end + values.nbytes
+        header[key] = {"dtype": name, "shape": list(values.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for values in stored.values():
+            file.write(values.data)
+
+
+def _to_bfloat16(values: F32) -> npt.NDArray[np.uint16]:
+    """The upper halves of the float32 bits, rounded to nearest, ties to even."""
+    bits = values.view(np.uint32)
+    rounded: npt.NDArray[np.uint32] = bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))
+    return (rounded >> 16).astype(np.uint16)
+
+
+_STORED: dict[str, Any] = {
+    "fp32": ("F32", lambda values: values),
+    "fp16": ("F16", lambda values: values.astype(np.float16)),
+    "bf16": ("BF16", _to_bfloat16),
+}

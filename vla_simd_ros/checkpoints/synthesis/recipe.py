@@ -1,0 +1,19 @@
+"""The content of a random checkpoint before it is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from vla_simd_ros.checkpoints.synthesis.weights import F32
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Configuration, weights and processing steps; ``files`` are further JSON files by name."""
+
+    config: dict[str, Any]
+    tensors: dict[str, F32]
+    preprocessor: list[dict[str, Any]]
+    postprocessor: list[dict[str, Any]]
+    files: dict[str, Any] = field(default_factory=dict)

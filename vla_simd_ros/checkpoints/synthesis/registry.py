@@ -1,0 +1,30 @@
+"""Which policies have random checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from vla_simd_ros.checkpoints.synthesis import features
+from vla_simd_ros.checkpoints.synthesis.act import act_recipe
+from vla_simd_ros.checkpoints.synthesis.folder import write_folder
+from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
+from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options
+from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
+
+_RECIPES: dict[str, Callable[[Options], Recipe]] = {"act": act_recipe, "impact": impact_recipe}
+POLICY_TYPES = tuple(_RECIPES)
+
+
+def make_checkpoint(policy: str, folder: str | Path, options: Options | None = None) -> int:
+    """Write a random checkpoint of ``policy`` to ``folder``; returns the number of parameters.
+
+    Raises `OptionError` for an unknown policy, an option that it cannot have, or a folder in use.
+    """
+    if policy not in _RECIPES:
+        raise OptionError(f"policy '{policy}' is unknown, expected one of {', '.join(POLICY_TYPES)}")
+    chosen = options or Options()
+    recipe = _RECIPES[policy](chosen)
+    declared = recipe.config["input_features"] | recipe.config["output_features"]
+    write_folder(Path(folder), recipe, features.statistics(chosen.seed, declared), chosen.dtype)
+    return sum(tensor.size for tensor in recipe.tensors.values())

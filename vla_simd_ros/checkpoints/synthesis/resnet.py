@@ -1,0 +1,68 @@
+"""Random ResNet backbones, with torchvision's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vla_simd_ros.checkpoints.synthesis.options import OptionError
+from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
+
+STAGE_WIDTHS = (64, 128, 256, 512)
+_STEM_WIDTH = 64
+# The last norm of a block is damped, as training does, or the residual sums would grow with depth.
+_RESIDUAL_SCALE = 0.5
+
+
+@dataclass(frozen=True)
+class _Layout:
+    blocks: tuple[int, int, int, int]
+    expansion: int
+
+
+_LAYOUTS = {
+    "resnet18": _Layout((2, 2, 2, 2), 1),
+    "resnet34": _Layout((3, 4, 6, 3), 1),
+    "resnet50": _Layout((3, 4, 6, 3), 4),
+    "resnet101": _Layout((3, 4, 23, 3), 4),
+    "resnet152": _Layout((3, 8, 36, 3), 4),
+}
+
+
+def output_channels(backbone: str) -> int:
+    """Channels of the last stage. Raises `OptionError` for an unknown backbone."""
+    return STAGE_WIDTHS[-1] * _layout(backbone).expansion
+
+
+def add_resnet(make: WeightMaker, prefix: str, backbone: str, stage_name: Callable[[int], str]) -> None:
+    """Add stem and stages under ``prefix``; ``stage_name`` names stage 0 to 3."""
+    layout = _layout(backbone)
+    make.convolution(f"{prefix}.conv1", 3, _STEM_WIDTH, 7)
+    make.batch_norm(f"{prefix}.bn1", _STEM_WIDTH)
+    channels = _STEM_WIDTH
+    for stage, (width, blocks) in enumerate(zip(STAGE_WIDTHS, layout.blocks, strict=True)):
+        for block in range(blocks):
+            name = f"{prefix}.{stage_name(stage)}.{block}"
+            _add_block(make, name, channels, width, layout.expansion, stride=stage > 0 and block == 0)
+            channels = width * layout.expansion
+
+
+def _add_block(make: WeightMaker, name: str, channels: int, width: int, expansion: int, stride: bool) -> None:
+    outputs = width * expansion
+    if expansion == 1:
+        kernels = [(channels, width, 3), (width, width, 3)]
+    else:
+        kernels = [(channels, width, 1), (width, width, 3), (width, outputs, 1)]
+    for index, (inputs, filters, kernel) in enumerate(kernels, start=1):
+        make.convolution(f"{name}.conv{index}", inputs, filters, kernel)
+        last = index == len(kernels)
+        make.batch_norm(f"{name}.bn{index}", filters, _RESIDUAL_SCALE if last else 1.0)
+    if stride or channels != outputs:
+        make.convolution(f"{name}.downsample.0", channels, outputs, 1)
+        make.batch_norm(f"{name}.downsample.1", outputs, _RESIDUAL_SCALE)
+
+
+def _layout(backbone: str) -> _Layout:
+    if backbone not in _LAYOUTS:
+        raise OptionError(f"backbone '{backbone}' is unknown, expected one of {', '.join(_LAYOUTS)}")
+    return _LAYOUTS[backbone]

@@ -1,0 +1,245 @@
+"""IMPACT in PyTorch: the network that is trained, and the reference that the engine is compared with.
+
+Text is padded to its full length and masked, as batched training needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vla_simd_ros.training.resnet import ResNet
+from vla_simd_ros.training.t5 import T5Config, T5Encoder
+from vla_simd_ros.training.transformer import (
+    Decoder,
+    Encoder,
+    LayerConfig,
+    sine_positions_1d,
+    sine_positions_2d,
+)
+
+
+@dataclass(frozen=True)
+class ImpactConfig(LayerConfig):
+    """Fields of config.json that shape the network or its loss; dimension 0 means no such input."""
+
+    state_dim: int
+    env_state_dim: int
+    action_dim: int
+    chunk_size: int
+    n_encoder_layers: int
+    n_decoder_layers: int
+    n_vae_encoder_layers: int
+    vision_backbone: str
+    use_vae: bool
+    latent_dim: int
+    kl_weight: float
+    use_film: bool
+    vae_sees_language: bool
+    tokenizer_max_length: int
+    text_config: T5Config = field(default_factory=T5Config)
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> ImpactConfig:
+        """From the content of a checkpoint's config.json."""
+        inputs, outputs = config["input_features"], config["output_features"]
+        values = {f.name: config[f.name] for f in fields(cls) if f.name in config}
+        values["state_dim"] = _width(inputs, "STATE")
+        values["env_state_dim"] = _width(inputs, "ENV")
+        values["action_dim"] = _width(outputs, "ACTION")
+        values["text_config"] = T5Config(**config["text_config"])
+        return cls(**values)
+
+
+def _width(features: Mapping[str, Any], kind: str) -> int:
+    return sum(feature["shape"][0] for feature in features.values() if feature["type"] == kind)
+
+
+@dataclass(frozen=True)
+class ImpactInputs:
+    """A batch of normalized observations: images ``[B, 3, H, W]`` in the policy's order of cameras."""
+
+    images: Sequence[Tensor]
+    state: Tensor | None
+    env_state: Tensor | None
+    token_ids: Tensor
+    token_mask: Tensor
+
+
+class ImpactPolicy(nn.Module):
+    """The network under the name that checkpoints give it, and its training loss."""
+
+    def __init__(self, config: ImpactConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Impact(config)
+
+    def predict(self, inputs: ImpactInputs) -> Tensor:
+        """Normalized actions ``[B, chunk, A]`` for the most likely latent, zero."""
+        size = inputs.token_ids.shape[0]
+        weight = self.model.action_head.weight
+        latent = torch.zeros(size, self.config.latent_dim, dtype=weight.dtype, device=weight.device)
+        states = self.model.encode_text(inputs)
+        return self.model.decode_actions(inputs, states, latent)
+
+    def forward(
+        self, inputs: ImpactInputs, actions: Tensor, is_pad: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss of normalized ``actions`` ``[B, chunk, A]``; rows with ``is_pad`` ``[B, chunk]`` do not count.
+
+        Returns the loss and its parts, ``l1`` and (with the variational encoder) ``kl``.
+        """
+        states = self.model.encode_text(inputs)
+        if self.config.use_vae:
+            mean, log_variance = self.model.encode_actions(inputs, states, actions, is_pad)
+            latent = mean + (log_variance / 2).exp() * torch.randn_like(mean)
+        else:
+            latent = actions.new_zeros(actions.shape[0], self.config.latent_dim)
+        predicted = self.model.decode_actions(inputs, states, latent)
+        valid = (~is_pad)[..., None].to(predicted.dtype)
+        total = (valid.sum() * self.config.action_dim).clamp(min=1)
+        parts = {"l1": ((predicted - actions).abs() * valid).sum() / total}
+        loss = parts["l1"]
+        if self.config.use_vae:
+            parts["kl"] = (mean.pow(2) + log_variance.exp() - 1 - log_variance).sum(-1).mean() / 2
+            loss = loss + self.config.kl_weight * parts["kl"]
+        return loss, parts
+
+    def train(self, mode: bool = True) -> ImpactPolicy:
+        """The text encoder is frozen: it never trains."""
+        super().train(mode)
+        self.model.text.eval()
+        return self
+
+
+class Impact(nn.Module):
+    """The network. Parameter names are those of IMPACT checkpoints."""
+
+    def __init__(self, config: ImpactConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, text = config.dim_model, config.text_config.d_model
+        self.backbone = ResNet(config.vision_backbone)
+        self.text = nn.ModuleDict({"model": T5Encoder(config.text_config)})
+        self.text.requires_grad_(False)
+        self.encoder = Encoder(config, config.n_encoder_layers)
+        self.decoder = Decoder(config, config.n_decoder_layers)
+        self.encoder_latent_input_proj = nn.Linear(config.latent_dim, width)
+        if config.state_dim:
+            self.encoder_robot_state_input_proj = nn.Linear(config.state_dim, width)
+        if config.env_state_dim:
+            self.encoder_env_state_input_proj = nn.Linear(config.env_state_dim, width)
+        self.encoder_img_feat_input_proj = nn.Conv2d(self.backbone.channels[-1], width, 1)
+        self.text_input_proj = nn.Linear(text, width)
+        vectors = 1 + bool(config.state_dim) + bool(config.env_state_dim)
+        self.encoder_1d_feature_pos_embed = nn.Embedding(vectors, width)
+        self.text_pos_embed = nn.Embedding(config.tokenizer_max_length, width)
+        self.decoder_pos_embed = nn.Embedding(config.chunk_size, width)
+        self.action_head = nn.Linear(width, config.action_dim)
+        if config.use_film:
+            self.film_head = FilmHead(text, self.backbone.channels)
+        if config.use_vae:
+            self._add_vae(width, text)
+        for parameter in (*self.encoder.parameters(), *self.decoder.parameters()):
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def _add_vae(self, width: int, text: int) -> None:
+        config = self.config
+        self.vae_encoder = Encoder(config, config.n_vae_encoder_layers)
+        self.vae_encoder_cls_embed = nn.Embedding(1, width)
+        tokens = 1
+        if config.state_dim:
+            self.vae_encoder_robot_state_input_proj = nn.Linear(config.state_dim, width)
+            tokens += 1
+        if config.vae_sees_language:
+            self.vae_encoder_text_input_proj = nn.Linear(text, width)
+            tokens += 1
+        self.vae_encoder_action_input_proj = nn.Linear(config.action_dim, width)
+        self.vae_encoder_latent_output_proj = nn.Linear(width, 2 * config.latent_dim)
+        positions = sine_positions_1d(tokens + config.chunk_size, width)
+        self.register_buffer("vae_encoder_pos_enc", positions[None])
+
+    def encode_text(self, inputs: ImpactInputs) -> Tensor:
+        """Text states ``[B, n, d_model]``; padded rows hold values that nobody may read."""
+        states: Tensor = self.text["model"](inputs.token_ids, inputs.token_mask)
+        return states
+
+    def decode_actions(self, inputs: ImpactInputs, states: Tensor, latent: Tensor) -> Tensor:
+        """Normalized actions for a latent ``[B, latent_dim]``."""
+        tokens, positions = self._vector_tokens(inputs, latent)
+        self._add_image_tokens(inputs, states, tokens, positions)
+        tokens.append(self.text_input_proj(states))
+        positions.append(self.text_pos_embed.weight[: states.shape[1]])
+        x = torch.cat(tokens, dim=1)
+        place = torch.cat(positions).to(x.dtype)
+        padding = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+        padding[:, -states.shape[1] :] = ~inputs.token_mask
+        memory = self.encoder(x, place, padding)
+        queries = self.decoder_pos_embed.weight
+        blank = x.new_zeros(x.shape[0], *queries.shape)
+        decoded = self.decoder(blank, memory, queries, place, padding)
+        actions: Tensor = self.action_head(decoded)
+        return actions
+
+    def encode_actions(
+        self, inputs: ImpactInputs, states: Tensor, actions: Tensor, is_pad: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and logarithm of the variance of the latent, ``[B, latent_dim]`` each."""
+        size = actions.shape[0]
+        tokens = [self.vae_encoder_cls_embed.weight.expand(size, 1, -1)]
+        if self.config.state_dim:
+            tokens.append(self.vae_encoder_robot_state_input_proj(inputs.state)[:, None])
+        if self.config.vae_sees_language:
+            tokens.append(self.vae_encoder_text_input_proj(mean_state(states, inputs.token_mask))[:, None])
+        padding = torch.cat((is_pad.new_zeros(size, len(tokens)), is_pad), dim=1)
+        tokens.append(self.vae_encoder_action_input_proj(actions))
+        encoded = self.vae_encoder(torch.cat(tokens, dim=1), self.vae_encoder_pos_enc, padding)
+        mean, log_variance = self.vae_encoder_latent_output_proj(encoded[:, 0]).chunk(2, dim=-1)
+        return mean, log_variance
+
+    def _vector_tokens(self, inputs: ImpactInputs, latent: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        tokens = [self.encoder_latent_input_proj(latent)[:, None]]
+        if self.config.state_dim:
+            tokens.append(self.encoder_robot_state_input_proj(inputs.state)[:, None])
+        if self.config.env_state_dim:
+            tokens.append(self.encoder_env_state_input_proj(inputs.env_state)[:, None])
+        return tokens, [self.encoder_1d_feature_pos_embed.weight]
+
+    def _add_image_tokens(
+        self, inputs: ImpactInputs, states: Tensor, tokens: list[Tensor], positions: list[Tensor]
+    ) -> None:
+        mean = mean_state(states, inputs.token_mask)
+        modulation = self.film_head(mean) if self.config.use_film else None
+        for image in inputs.images:
+            features = self.encoder_img_feat_input_proj(self.backbone(image, modulation))
+            height, width = features.shape[2:]
+            tokens.append(features.flatten(2).transpose(1, 2))
+            place = sine_positions_2d(height, width, self.config.dim_model)
+            positions.append(place.to(features.device, features.dtype))
+
+
+class FilmHead(nn.Module):
+    """Scale and shift of every stage's features from the mean text state; identity until trained."""
+
+    def __init__(self, text_width: int, channels: Sequence[int]) -> None:
+        super().__init__()
+        self.channels = tuple(channels)
+        self.net = nn.Linear(text_width, 2 * sum(channels))
+        nn.init.zeros_(self.net.weight)
+        nn.init.zeros_(self.net.bias)
+
+    def forward(self, mean: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """One ``(gamma, beta)`` of ``[B, C]`` for each stage."""
+        gammas, betas = self.net(mean).chunk(2, dim=-1)
+        return list(zip(gammas.split(self.channels, -1), betas.split(self.channels, -1), strict=True))
+
+
+def mean_state(states: Tensor, mask: Tensor) -> Tensor:
+    """Mean ``[B, d_model]`` of the states that are no padding."""
+    weight = mask[..., None].to(states.dtype)
+    return (states * weight).sum(1) / weight.sum(1)

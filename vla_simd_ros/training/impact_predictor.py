@@ -1,0 +1,92 @@
+"""Runs the PyTorch IMPACT from a checkpoint folder on raw observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from vla_simd_ros.checkpoints import Checkpoint, CheckpointError, Feature, FeatureKind
+from vla_simd_ros.checkpoints.normalization import Normalizer
+from vla_simd_ros.training.impact import ImpactConfig, ImpactInputs, ImpactPolicy
+
+_TEXT_PREFIX = "model.text.model."
+
+
+def load_impact(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> ImpactPolicy:
+    """The network of ``checkpoint`` in evaluation mode, all weights in ``dtype``.
+
+    Raises `CheckpointError` if tensors are missing, unexpected or of another shape.
+    """
+    policy = ImpactPolicy(ImpactConfig.from_json(checkpoint.config))
+    weights = {name: torch.from_numpy(np.array(values)) for name, values in checkpoint.tensors.items()}
+    if not any(name.startswith(_TEXT_PREFIX) for name in weights):
+        _, text = checkpoint.text_encoder()
+        weights |= {_TEXT_PREFIX + name: torch.from_numpy(np.array(text[name])) for name in text}
+    try:
+        policy.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CheckpointError(f"{checkpoint.weights.path}: {error}") from None
+    return policy.to(dtype).eval()
+
+
+class ImpactPredictor:
+    """Raw observations in, actions in robot units out, all arithmetic in ``dtype``."""
+
+    def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> None:
+        self._checkpoint = checkpoint
+        self._dtype = dtype
+        self._tokenizer = checkpoint.tokenizer()
+        self.policy = load_impact(checkpoint, dtype)
+
+    @torch.no_grad()
+    def predict(
+        self,
+        images: Mapping[str, npt.NDArray[np.uint8]],
+        state: npt.NDArray[np.float32] | None,
+        env_state: npt.NDArray[np.float32] | None,
+        instruction: str,
+    ) -> npt.NDArray[Any]:
+        """Actions ``[chunk, A]`` for ``[H, W, 3]`` images by camera and vectors in robot units."""
+        ids, mask = self._tokens(instruction)
+        frames = [self._image(feature, images[name]) for name, feature in self._checkpoint.cameras.items()]
+        inputs = ImpactInputs(
+            frames,
+            self._vector(FeatureKind.STATE, state),
+            self._vector(FeatureKind.ENV, env_state),
+            ids,
+            mask,
+        )
+        actions = self.policy.predict(inputs)[0]
+        (unnormalizer,) = self._checkpoint.unnormalizers.values()
+        scale, offset = (torch.from_numpy(values.copy()).to(self._dtype) for values in unnormalizer.affine())
+        robot: npt.NDArray[Any] = (actions * scale + offset).numpy()
+        return robot
+
+    def _tokens(self, instruction: str) -> tuple[Tensor, Tensor]:
+        ids = self._tokenizer.encode(instruction)
+        padding = self._tokenizer.max_tokens - len(ids)
+        padded = torch.tensor([ids + [0] * padding])
+        return padded, torch.tensor([[True] * len(ids) + [False] * padding])
+
+    def _image(self, feature: Feature, image: npt.NDArray[np.uint8]) -> Tensor:
+        pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).contiguous()
+        return self._normalize(self._checkpoint.normalizers[feature.name], pixels.to(self._dtype) / 255)[None]
+
+    def _vector(self, kind: FeatureKind, values: npt.NDArray[np.float32] | None) -> Tensor | None:
+        features = [f for f in self._checkpoint.features_in.values() if f.kind is kind]
+        if not features or values is None:
+            return None
+        vector = torch.from_numpy(np.asarray(values, np.float32)).to(self._dtype)
+        return self._normalize(self._checkpoint.normalizers[features[0].name], vector)[None]
+
+    def _normalize(self, normalizer: Normalizer, x: Tensor) -> Tensor:
+        def per_channel(values: npt.NDArray[np.float32]) -> Tensor:
+            return torch.from_numpy(values.copy()).to(self._dtype).reshape(-1, *[1] * (x.dim() - 1))
+
+        y = (x - per_channel(normalizer.offset)) / per_channel(normalizer.divisor)
+        return y if normalizer.shift is None else y + per_channel(normalizer.shift)
