@@ -1,0 +1,48 @@
+"""Control steps from the calls of a jittering timer."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vla_simd_ros.control.grid import ControlGrid
+
+PERIOD = 33_333_333
+
+
+def test_punctual_calls_are_one_step_each() -> None:
+    grid = ControlGrid(PERIOD)
+    assert [grid.next(100 + i * PERIOD) for i in range(4)] == [100 + i * PERIOD for i in range(4)]
+
+
+def test_jitter_below_half_a_period_is_removed() -> None:
+    grid = ControlGrid(PERIOD)
+    calls = [0, PERIOD + 9_000_000, 2 * PERIOD - 9_000_000, 3 * PERIOD + 16_000_000]
+    assert [grid.next(t) for t in calls] == [0, PERIOD, 2 * PERIOD, 3 * PERIOD]
+
+
+def test_a_second_call_in_the_same_step_is_none() -> None:
+    grid = ControlGrid(PERIOD)
+    grid.next(0)
+    assert grid.next(int(1.9 * PERIOD)) == 2 * PERIOD
+    assert grid.next(2 * PERIOD) is None
+
+
+def test_after_a_reset_the_next_call_starts_the_grid() -> None:
+    grid = ControlGrid(PERIOD)
+    grid.next(50 * PERIOD)
+    grid.reset()
+    assert grid.next(7) == 7
+
+
+@given(st.lists(st.integers(0, 3 * PERIOD), min_size=1, max_size=60))
+def test_steps_only_go_forwards_and_stay_within_half_a_period(waits: list[int]) -> None:
+    grid, now, last = ControlGrid(PERIOD), 0, -1
+    for wait in waits:
+        now += wait
+        step = grid.next(now)
+        if step is None:
+            continue
+        assert step > last
+        assert abs(step - now) <= PERIOD // 2 + 1
+        last = step

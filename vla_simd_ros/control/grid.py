@@ -1,0 +1,32 @@
+"""The control grid: which control step a timer call stands for."""
+
+from __future__ import annotations
+
+
+class ControlGrid:
+    """Snaps the calls of a control timer to steps of exactly one period.
+
+    A timer's calls jitter; rows and limits are meant for steps of one period. A call that runs late counts
+    for the step it was meant for, so a late call followed by a punctual one is never two steps within a
+    fraction of a period.
+    """
+
+    def __init__(self, period_ns: int) -> None:
+        self._period_ns = period_ns
+        self._start_ns: int | None = None
+        self._slot = -1
+
+    def next(self, now_ns: int) -> int | None:
+        """The nominal time of the control step at ``now_ns``; None when that step was done already."""
+        if self._start_ns is None:
+            self._start_ns = now_ns
+        slot = round((now_ns - self._start_ns) / self._period_ns)
+        if slot <= self._slot:
+            return None
+        self._slot = slot
+        return self._start_ns + slot * self._period_ns
+
+    def reset(self) -> None:
+        """Start anew with the next call, after a jump of the clock or a pause."""
+        self._start_ns = None
+        self._slot = -1

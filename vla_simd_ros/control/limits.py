@@ -1,0 +1,179 @@
+"""Position, velocity and acceleration limits of each joint, applied to every command.
+
+The limiter keeps the last command and its velocity. Every command it returns can be followed by a full
+stop inside the position limits at the allowed deceleration, so a command is never in a corner that the
+next one cannot leave within the limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class JointLimits:
+    """Limits per joint, each float64 ``[joints]``: radians (or metres), per second, per second squared.
+
+    Position limits may be infinite (a continuous joint). Velocity and acceleration limits are positive and
+    finite.
+
+    Raises:
+        ValueError: names the limit, the joint's index and its value.
+    """
+
+    lower: Vector
+    upper: Vector
+    velocity: Vector
+    acceleration: Vector
+
+    def __post_init__(self) -> None:
+        shapes = {array.shape for array in (self.lower, self.upper, self.velocity, self.acceleration)}
+        if len(shapes) != 1:
+            raise ValueError(f"limits of {sorted(shapes)} joints, expected the same number in each")
+        for name, array in (("velocity", self.velocity), ("acceleration", self.acceleration)):
+            bad = ~(np.isfinite(array) & (array > 0))
+            if bad.any():
+                index = int(np.argmax(bad))
+                raise ValueError(
+                    f"{name} limit of joint {index} is {array[index]}, expected a positive number"
+                )
+        bad = ~(self.lower < self.upper)
+        if bad.any():
+            index = int(np.argmax(bad))
+            raise ValueError(
+                f"position limits of joint {index} are {self.lower[index]} to {self.upper[index]}, "
+                "expected lower < upper"
+            )
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A bounded command, and which limits changed it."""
+
+    command: Vector
+    position: bool
+    velocity: bool
+    acceleration: bool
+
+
+class Limiter:
+    """Bounds a sequence of commands, one per control step.
+
+    Args:
+        limits: the limits of each joint.
+        period_s: the control period in seconds.
+    """
+
+    def __init__(self, limits: JointLimits, period_s: float) -> None:
+        self._limits = limits
+        self._dt = period_s
+        self._delta = limits.acceleration * period_s
+        self._command: Vector | None = None
+        self._velocity: Vector = np.zeros_like(limits.velocity)
+        self._target: Vector = np.zeros_like(limits.velocity)
+
+    @property
+    def command(self) -> Vector | None:
+        """The last command, or None before :meth:`start`."""
+        if self._command is None:
+            return None
+        command: Vector = self._command.copy()
+        return command
+
+    @property
+    def velocity(self) -> Vector:
+        """Velocity of the last command, per second."""
+        velocity: Vector = self._velocity.copy()
+        return velocity
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the last command repeated the one before it."""
+        return not self._velocity.any()
+
+    def start(self, positions: Vector) -> None:
+        """Take the measured positions as the last command, at rest.
+
+        A measured position outside the limits is accepted: commands then lead back inside, never further out.
+        """
+        self._command = positions.astype(np.float64)
+        self._target = self._command.copy()
+        self._velocity = np.zeros_like(self._command)
+
+    def forget(self) -> None:
+        """Drop the last command: :meth:`start` must come before the next one."""
+        self._command = None
+
+    def step(self, target: Vector) -> Limited:
+        """The command for this control step: ``target`` where the limits allow it, else towards it.
+
+        A target sequence that respects the limits passes unchanged. After one that does not, the command
+        catches up at the limits and arrives with the target's own velocity instead of overshooting it.
+
+        Args:
+            target: float64 ``[joints]``.
+
+        Raises:
+            ValueError: the target is not finite.
+        """
+        if not np.isfinite(target).all():
+            raise ValueError(f"target {target} is not finite")
+        last = self._started()
+        lower, upper = self._reachable(last)
+        inside = np.clip(target, self._limits.lower, self._limits.upper)
+        follow = (inside - self._target) / self._dt
+        wanted = follow + self._approach(self._target - last)
+        self._target = inside
+        slow = np.clip(wanted, -self._limits.velocity, self._limits.velocity)
+        velocity = np.clip(slow, self._velocity - self._delta, self._velocity + self._delta)
+        stoppable = np.clip(velocity, -self._approach(last - lower), self._approach(upper - last))
+        self._move(stoppable, lower, upper)
+        tolerance = 1e-9 * (1.0 + np.abs(self._limits.velocity))
+        return Limited(
+            command=self._started().copy(),
+            position=bool((inside != target).any() or (np.abs(stoppable - velocity) > tolerance).any()),
+            velocity=bool((np.abs(slow - wanted) > tolerance).any()),
+            acceleration=bool((np.abs(velocity - slow) > tolerance).any()),
+        )
+
+    def brake(self) -> Vector:
+        """The command for this control step on the way to a stop, at the allowed deceleration."""
+        last = self._started()
+        lower, upper = self._reachable(last)
+        velocity = np.sign(self._velocity) * np.maximum(np.abs(self._velocity) - self._delta, 0.0)
+        self._move(velocity, lower, upper)
+        command: Vector = self._started().copy()
+        self._target = command
+        return command.copy()
+
+    def _started(self) -> Vector:
+        if self._command is None:
+            raise RuntimeError("the limiter has no last command: call start() with the measured positions")
+        return self._command
+
+    def _reachable(self, last: Vector) -> tuple[Vector, Vector]:
+        """Position limits, widened to a start outside them so that the way back in is no jump."""
+        return np.minimum(self._limits.lower, last), np.maximum(self._limits.upper, last)
+
+    def _move(self, velocity: Vector, lower: Vector, upper: Vector) -> None:
+        last = self._started()
+        # The clip removes rounding of the last bit only; velocity is already chosen to stay inside.
+        self._command = np.clip(last + velocity * self._dt, lower, upper)
+        self._velocity = velocity
+
+    def _approach(self, gap: Vector) -> Vector:
+        """Largest velocity towards something ``gap`` away from which a stop there is still possible.
+
+        With n further steps of braking after this one, the way is dt * ((n + 1) v - delta n (n + 1) / 2);
+        n is the largest number of steps for which that way still fits into the gap.
+        """
+        distance = np.abs(gap)
+        finite = np.where(np.isfinite(distance), distance, 0.0)
+        steps = np.floor((np.sqrt(1.0 + 8.0 * finite / (self._dt * self._delta)) - 1.0) / 2.0)
+        speed = (finite / self._dt + self._delta * steps * (steps + 1.0) / 2.0) / (steps + 1.0)
+        return np.sign(gap) * np.where(np.isfinite(distance), speed, np.inf)
