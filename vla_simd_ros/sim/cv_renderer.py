@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from vla_simd_ros.sim.arm import LINKS, forward_kinematics, rotation
 from vla_simd_ros.sim.physics import Snapshot
-from vla_simd_ros.sim.scene import CAMERAS, CUBES, LIGHT_DIRECTION, SKY_BOTTOM, SKY_TOP, TABLE, Camera
+from vla_simd_ros.sim.scene import CAMERAS, CUBES, LIGHT_DIRECTION, ROOM, TABLE, Camera
 from vla_simd_ros.sim.shapes import Box, Capsule, Color, Shape
 
 Array = npt.NDArray[np.float64]
@@ -62,9 +62,6 @@ class CvRenderer:
     def __init__(self, width: int, height: int) -> None:
         self._width = width
         self._height = height
-        blend = np.linspace(0.0, 1.0, height)[:, None, None]
-        sky = (1.0 - blend) * np.array(SKY_TOP) + blend * np.array(SKY_BOTTOM)
-        self._sky: Image = np.broadcast_to(255.0 * sky, (height, width, 3)).astype(np.uint8)
 
     def render(self, snapshot: Snapshot, camera: str) -> Image:
         """The view of `camera` at `snapshot`: a new RGB picture [height, width, 3]."""
@@ -77,8 +74,11 @@ class CvRenderer:
         for cube, pose in zip(CUBES, snapshot.cubes, strict=True):
             faces.extend(view.faces(cube.box, _cube_pose(pose)))
         faces.sort(key=lambda face: -face.distance)
-        image: Image = np.array(self._sky, order="C")
-        for face in (*view.faces(TABLE, np.eye(4)), *faces):  # nothing can be behind the table
+        image: Image = np.zeros((self._height, self._width, 3), np.uint8)
+        for surface in (*ROOM, TABLE):  # nothing can be behind the room's surfaces, nor below the table
+            for face in view.faces(surface, np.eye(4)):
+                _paint(image, face)
+        for face in faces:
             _paint(image, face)
         return image
 

@@ -76,7 +76,16 @@ FRONT = Camera("front", "", (0.72, -0.30, 0.42), (0.16, 0.0, 0.10), (0.0, 0.0, 1
 WRIST = Camera("wrist", "gripper_body", (-0.035, 0.055, 0.070), (0.100, 0.0, -0.010), (0.0, 0.0, 1.0), 66.0)
 CAMERAS: dict[str, Camera] = {camera.name: camera for camera in (FRONT, WRIST)}
 
-SKY_TOP: Color = (0.60, 0.72, 0.86)
-SKY_BOTTOM: Color = (0.88, 0.90, 0.93)
+_WALL: Color = (0.66, 0.74, 0.82)
+ROOM: tuple[Box, ...] = (
+    Box((0.2, 0.0, -0.75), (1.5, 1.5, 0.01), (0.45, 0.46, 0.48)),
+    Box((-1.3, 0.0, 0.5), (0.01, 1.5, 1.25), _WALL),
+    Box((1.7, 0.0, 0.5), (0.01, 1.5, 1.25), _WALL),
+    Box((0.2, -1.5, 0.5), (1.5, 0.01, 1.25), _WALL),
+    Box((0.2, 1.5, 0.5), (1.5, 0.01, 1.25), _WALL),
+    Box((0.2, 0.0, 1.75), (1.5, 1.5, 0.01), (0.85, 0.86, 0.88)),
+)
+"""Floor, walls and ceiling: plain surfaces are several times cheaper to draw than a textured sky."""
+
 LIGHT_DIRECTION: Vector = (-0.4, 0.3, -0.87)
 """The way the light travels."""

@@ -1,0 +1,242 @@
+"""The simulated SO-101 as a ROS node: joint states and two cameras out, joint trajectories in.
+
+    ros2 run vla_simd_ros robot_sim_node --ros-args --params-file robot_sim.yaml
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
+from rclpy.clock import Clock, ClockType
+from rclpy.executors import ExternalShutdownException
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from rclpy.qos import QoSProfile, qos_profile_sensor_data
+from rclpy.time import Time
+from rosgraph_msgs.msg import Clock as ClockMessage
+from sensor_msgs.msg import Image, JointState
+from trajectory_msgs.msg import JointTrajectory
+
+from vla_simd_ros.nodes.robot_sim_cameras import CameraWorker, Picture
+from vla_simd_ros.nodes.robot_sim_images import image_message
+from vla_simd_ros.sim.arm import JOINT_NAMES
+from vla_simd_ros.sim.mjcf import TIMESTEP
+from vla_simd_ros.sim.pacing import Pacer
+from vla_simd_ros.sim.physics import SimulationError, Snapshot
+from vla_simd_ros.sim.rendering import RENDERERS
+from vla_simd_ros.sim.robot import SimulatedRobot
+from vla_simd_ros.sim.scene import CAMERAS
+from vla_simd_ros.sim.schedule import SensorSchedule
+from vla_simd_ros.sim.trajectory import CommandError, CommandFollower, parse_trajectory
+
+PARAMETERS: dict[str, tuple[Any, str]] = {
+    "image_width": (640, "Width of the camera pictures, pixels."),
+    "image_height": (480, "Height of the camera pictures, pixels."),
+    "camera_rate": (30.0, "Pictures per second of each camera."),
+    "joint_state_rate": (100.0, "Joint states per second."),
+    "renderer": ("auto", f"How pictures are drawn: one of {', '.join(RENDERERS)}."),
+    "command_timeout": (0.5, "Seconds after which an unrenewed trajectory is dropped and the arm holds; 0: never."),
+    "publish_clock": (False, "Publish simulated time on /clock and stamp with it, instead of the node's clock."),
+    "real_time_factor": (1.0, "Simulated seconds per second; other than 1 only with publish_clock."),
+    "stopped_cameras": ([""], "Cameras that deliver nothing, to try how the system copes; can be set while running."),
+}
+
+
+class RobotSimNode(Node):  # type: ignore[misc]
+    """Runs the simulation in step with a clock. Raises SimulationError or ValueError for bad parameters."""
+
+    def __init__(self, **node_options: Any) -> None:
+        super().__init__("robot_sim", **node_options)
+        values = self._declare_parameters()
+        self._publish_clock = bool(values["publish_clock"])
+        if values["real_time_factor"] != 1.0 and not self._publish_clock:
+            raise ValueError(f"real_time_factor: got {values['real_time_factor']}, expected 1 without publish_clock")
+        self._timeout = float(values["command_timeout"])
+        self._robot = SimulatedRobot(
+            width=values["image_width"],
+            height=values["image_height"],
+            renderer=values["renderer"],
+            warn=self.get_logger().warning,
+        )
+        self._pacer = Pacer(values["real_time_factor"])
+        self._schedule = SensorSchedule({"joints": values["joint_state_rate"], "frames": values["camera_rate"]})
+        self._follower = CommandFollower(self._robot.command, self._timeout)
+        self._commands = {"accepted": 0, "rejected": 0, "timed out": 0}
+        self._create_interfaces()
+        self._cameras = CameraWorker(self._robot, self._publish_frame)
+        self._set_stopped_cameras(values["stopped_cameras"])
+        self.add_on_set_parameters_callback(self._on_parameters)
+        self._cameras.start()
+        self.get_logger().info(
+            f"simulating an SO-101; cameras {', '.join(CAMERAS)} at {values['image_width']}x"
+            f"{values['image_height']} by {self._robot.renderer_name}"
+        )
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timers = [
+            self.create_timer(1.0 / values["joint_state_rate"], self._tick, clock=steady),
+            self.create_timer(1.0, self._publish_diagnostics, clock=steady),
+        ]
+
+    def _declare_parameters(self) -> dict[str, Any]:
+        for name, (default, description) in PARAMETERS.items():
+            fixed = name != "stopped_cameras"
+            self.declare_parameter(name, default, ParameterDescriptor(description=description, read_only=fixed))
+        values = {name: self.get_parameter(name).value for name in PARAMETERS}
+        if not values["command_timeout"] >= 0.0:
+            raise ValueError(f"command_timeout: got {values['command_timeout']} s, expected zero or more")
+        return values
+
+    def _create_interfaces(self) -> None:
+        self._joint_states = self.create_publisher(JointState, "joint_states", QoSProfile(depth=10))
+        self._images = {
+            name: self.create_publisher(Image, f"camera/{name}/image_raw", qos_profile_sensor_data)
+            for name in CAMERAS
+        }
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
+        if self._publish_clock:
+            self._clock = self.create_publisher(ClockMessage, "/clock", QoSProfile(depth=1))
+        self.create_subscription(JointTrajectory, "joint_trajectory", self._on_command, QoSProfile(depth=1))
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def _now(self) -> int:
+        """Nanoseconds of the clock that paces the simulation."""
+        return time.monotonic_ns() if self._publish_clock else int(self.get_clock().now().nanoseconds)
+
+    def _stamp(self, simulated: float) -> Time:
+        """The message stamp of a simulated instant, on the clock that the other nodes use."""
+        nanoseconds = round(simulated * 1e9) if self._publish_clock else self._pacer.stamp(simulated)
+        return Time(nanoseconds=nanoseconds)
+
+    def _tick(self) -> None:
+        if self._cameras.error is not None:
+            raise SimulationError(f"the cameras stopped: {self._cameras.error}") from self._cameras.error
+        target = self._pacer.target(self._now(), self._robot.time)
+        for step, events in self._schedule.until(int(target / TIMESTEP + 1e-6)):
+            self._advance_to(step * TIMESTEP)
+            snapshot = self._robot.snapshot()
+            if "joints" in events:
+                self._publish_joints(snapshot)
+            if "frames" in events:
+                self._cameras.submit(snapshot, self._stamp(snapshot.time))
+
+    def _advance_to(self, instant: float) -> None:
+        if self._follower.timed_out(instant):
+            self._commands["timed out"] += 1
+            self.get_logger().warning(
+                f"no command for {self._timeout} s: the arm holds", throttle_duration_sec=5.0
+            )
+        self._robot.set_command(self._follower.sample(instant))
+        self._robot.step(max(0.0, instant - self._robot.time))
+
+    # --- out --------------------------------------------------------------------------------------
+
+    def _publish_joints(self, snapshot: Snapshot) -> None:
+        stamp = self._stamp(snapshot.time).to_msg()
+        if self._publish_clock:
+            self._clock.publish(ClockMessage(clock=stamp))
+        message = JointState(name=list(JOINT_NAMES))
+        message.header.stamp = stamp
+        message.position = snapshot.positions.tolist()
+        message.velocity = snapshot.velocities.tolist()
+        self._joint_states.publish(message)
+
+    def _publish_frame(self, camera: str, picture: Picture, stamp: Time) -> None:
+        """Called by the camera thread."""
+        self._images[camera].publish(image_message(picture, stamp.to_msg(), f"{camera}_camera"))
+
+    def _publish_diagnostics(self) -> None:
+        counts = {f"frames sent {name}": count for name, count in self._cameras.sent.items()}
+        counts["frames skipped"] = self._cameras.skipped
+        counts.update({f"commands {name}": count for name, count in self._commands.items()})
+        status = DiagnosticStatus(name=f"{self.get_name()}: simulation", hardware_id="simulated SO-101")
+        status.level, status.message = DiagnosticStatus.OK, "running"
+        if self._cameras.stopped:
+            stopped = ", ".join(sorted(self._cameras.stopped))
+            status.level, status.message = DiagnosticStatus.WARN, f"stopped cameras: {stopped}"
+        status.values = [KeyValue(key=key, value=str(value)) for key, value in counts.items()]
+        message = DiagnosticArray(status=[status])
+        message.header.stamp = self._stamp(self._robot.time).to_msg()
+        self._diagnostics.publish(message)
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def _on_command(self, message: JointTrajectory) -> None:
+        try:
+            self._accept(message)
+        except CommandError as error:
+            self._commands["rejected"] += 1
+            self._follower.hold()
+            self.get_logger().error(f"command rejected, the arm holds: {error}", throttle_duration_sec=1.0)
+
+    def _accept(self, message: JointTrajectory) -> None:
+        rows = [list(point.positions) for point in message.points]
+        starts = [point.time_from_start for point in message.points]
+        times = [start.sec + start.nanosec * 1e-9 for start in starts]
+        trajectory = parse_trajectory(message.joint_names, rows, times)
+        now = self._robot.time
+        self._follower.accept(trajectory, now, self._start_time(message, now))
+        self._commands["accepted"] += 1
+
+    def _start_time(self, message: JointTrajectory, now: float) -> float:
+        """In simulated seconds; a stamp of zero means at once. Raises CommandError for a stamp far from now."""
+        stamp = Time.from_msg(message.header.stamp).nanoseconds
+        if stamp == 0:
+            return now
+        start = stamp * 1e-9 if self._publish_clock else self._pacer.simulated(stamp)
+        if 0.0 < self._timeout < abs(start - now):
+            raise CommandError(
+                f"stamp: starts {start - now:+.3f} s from now, expected at most {self._timeout} s away "
+                "(or a stamp of zero: at once)"
+            )
+        return start
+
+    def _on_parameters(self, parameters: Sequence[Parameter]) -> SetParametersResult:
+        for parameter in parameters:
+            if parameter.name == "stopped_cameras":
+                try:
+                    self._set_stopped_cameras(parameter.value)
+                except ValueError as error:
+                    return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
+
+    def _set_stopped_cameras(self, names: Sequence[str]) -> None:
+        wanted = {name for name in names if name}
+        unknown = sorted(wanted - set(CAMERAS))
+        if unknown:
+            raise ValueError(f"stopped_cameras: got {', '.join(unknown)}, expected among {', '.join(CAMERAS)}")
+        self._cameras.stopped = frozenset(wanted)
+
+    def close(self) -> None:
+        """Ends the camera thread."""
+        self._cameras.close()
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Runs the node until it is interrupted; 1 when it could not start or the cameras failed."""
+    rclpy.init(args=args)
+    node: RobotSimNode | None = None
+    try:
+        node = RobotSimNode()
+        rclpy.spin(node)
+    except (KeyboardInterrupt, ExternalShutdownException):
+        return 0
+    except (SimulationError, ValueError) as error:
+        print(f"robot_sim_node: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if node is not None:
+            node.close()
+            node.destroy_node()
+        rclpy.try_shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

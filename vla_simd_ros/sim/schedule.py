@@ -1,0 +1,38 @@
+"""When the simulated robot's sensors are read: events at fixed rates, on the grid of the physics' time steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from vla_simd_ros.sim.mjcf import TIMESTEP
+
+
+class SensorSchedule:
+    """Merges several periodic events into one sequence in time.
+
+    An event is due at the first time step at or after its nominal time, so that a state is never captured
+    before it exists, and rates that do not divide the time step keep their average.
+    """
+
+    def __init__(self, rates: Mapping[str, float]) -> None:
+        """rates: events per second by name. Raises ValueError unless 0 < rate <= one per time step."""
+        for name, rate in rates.items():
+            if not 0.0 < rate <= 1.0 / TIMESTEP:
+                raise ValueError(f"rate of {name}: got {rate} Hz, expected more than 0, at most {1.0 / TIMESTEP}")
+        self._rates = dict(rates)
+        self._counts = dict.fromkeys(rates, 1)
+
+    def _due(self, name: str) -> int:
+        return math.ceil(self._counts[name] / self._rates[name] / TIMESTEP - 1e-6)
+
+    def until(self, step: int) -> Iterator[tuple[int, list[str]]]:
+        """(time step, names of the events due there) in order, up to and including `step`; each only once."""
+        while self._rates:
+            due = min(self._due(name) for name in self._rates)
+            if due > step:
+                return
+            names = [name for name in self._rates if self._due(name) == due]
+            for name in names:
+                self._counts[name] += 1
+            yield due, names
