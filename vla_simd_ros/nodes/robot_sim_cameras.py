@@ -21,7 +21,7 @@ class CameraWorker:
     """Draws and hands on the latest snapshot for every camera; a snapshot that comes too early is skipped."""
 
     def __init__(self, robot: SimulatedRobot, publish: Callable[[str, Picture, Time], None]) -> None:
-        """publish: called in the worker's thread with a camera's name, its picture and the stamp of its capture."""
+        """publish: called in the worker's thread with camera, picture and the stamp of its capture."""
         self._robot = robot
         self._publish = publish
         self._changed = threading.Condition()

@@ -1,6 +1,6 @@
 """The simulated SO-101 as a ROS node: joint states and two cameras out, joint trajectories in.
 
-    ros2 run vla_simd_ros robot_sim_node --ros-args --params-file robot_sim.yaml
+Run it with `ros2 run vla_simd_ros robot_sim_node --ros-args --params-file robot_sim.yaml`.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ PARAMETERS: dict[str, tuple[Any, str]] = {
     "camera_rate": (30.0, "Pictures per second of each camera."),
     "joint_state_rate": (100.0, "Joint states per second."),
     "renderer": ("auto", f"How pictures are drawn: one of {', '.join(RENDERERS)}."),
-    "command_timeout": (0.5, "Seconds after which an unrenewed trajectory is dropped and the arm holds; 0: never."),
-    "publish_clock": (False, "Publish simulated time on /clock and stamp with it, instead of the node's clock."),
+    "command_timeout": (0.5, "Seconds after which an unrenewed trajectory is dropped; 0: never."),
+    "publish_clock": (False, "Publish simulated time on /clock and stamp with it."),
     "real_time_factor": (1.0, "Simulated seconds per second; other than 1 only with publish_clock."),
-    "stopped_cameras": ([""], "Cameras that deliver nothing, to try how the system copes; can be set while running."),
+    "stopped_cameras": ([""], "Cameras that deliver nothing; can be set while running."),
 }
 
 
-class RobotSimNode(Node):  # type: ignore[misc]
+class RobotSimNode(Node):
     """Runs the simulation in step with a clock. Raises SimulationError or ValueError for bad parameters."""
 
     def __init__(self, **node_options: Any) -> None:
@@ -56,7 +56,8 @@ class RobotSimNode(Node):  # type: ignore[misc]
         values = self._declare_parameters()
         self._publish_clock = bool(values["publish_clock"])
         if values["real_time_factor"] != 1.0 and not self._publish_clock:
-            raise ValueError(f"real_time_factor: got {values['real_time_factor']}, expected 1 without publish_clock")
+            factor = values["real_time_factor"]
+            raise ValueError(f"real_time_factor: got {factor}, expected 1 without publish_clock")
         self._timeout = float(values["command_timeout"])
         self._robot = SimulatedRobot(
             width=values["image_width"],
@@ -65,7 +66,8 @@ class RobotSimNode(Node):  # type: ignore[misc]
             warn=self.get_logger().warning,
         )
         self._pacer = Pacer(values["real_time_factor"])
-        self._schedule = SensorSchedule({"joints": values["joint_state_rate"], "frames": values["camera_rate"]})
+        rates = {"joints": values["joint_state_rate"], "frames": values["camera_rate"]}
+        self._schedule = SensorSchedule(rates)
         self._follower = CommandFollower(self._robot.command, self._timeout)
         self._commands = {"accepted": 0, "rejected": 0, "timed out": 0}
         self._create_interfaces()
@@ -78,15 +80,13 @@ class RobotSimNode(Node):  # type: ignore[misc]
             f"{values['image_height']} by {self._robot.renderer_name}"
         )
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timers = [
-            self.create_timer(1.0 / values["joint_state_rate"], self._tick, clock=steady),
-            self.create_timer(1.0, self._publish_diagnostics, clock=steady),
-        ]
+        self.create_timer(1.0 / values["joint_state_rate"], self._tick, clock=steady)
+        self.create_timer(1.0, self._publish_diagnostics, clock=steady)
 
     def _declare_parameters(self) -> dict[str, Any]:
         for name, (default, description) in PARAMETERS.items():
-            fixed = name != "stopped_cameras"
-            self.declare_parameter(name, default, ParameterDescriptor(description=description, read_only=fixed))
+            descriptor = ParameterDescriptor(description=description, read_only=name != "stopped_cameras")
+            self.declare_parameter(name, default, descriptor)
         values = {name: self.get_parameter(name).value for name in PARAMETERS}
         if not values["command_timeout"] >= 0.0:
             raise ValueError(f"command_timeout: got {values['command_timeout']} s, expected zero or more")
@@ -100,7 +100,7 @@ class RobotSimNode(Node):  # type: ignore[misc]
         }
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
         if self._publish_clock:
-            self._clock = self.create_publisher(ClockMessage, "/clock", QoSProfile(depth=1))
+            self._clock_out = self.create_publisher(ClockMessage, "/clock", QoSProfile(depth=1))
         self.create_subscription(JointTrajectory, "joint_trajectory", self._on_command, QoSProfile(depth=1))
 
     # --- time -------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class RobotSimNode(Node):  # type: ignore[misc]
     def _publish_joints(self, snapshot: Snapshot) -> None:
         stamp = self._stamp(snapshot.time).to_msg()
         if self._publish_clock:
-            self._clock.publish(ClockMessage(clock=stamp))
+            self._clock_out.publish(ClockMessage(clock=stamp))
         message = JointState(name=list(JOINT_NAMES))
         message.header.stamp = stamp
         message.position = snapshot.positions.tolist()
@@ -185,7 +185,7 @@ class RobotSimNode(Node):  # type: ignore[misc]
         self._commands["accepted"] += 1
 
     def _start_time(self, message: JointTrajectory, now: float) -> float:
-        """In simulated seconds; a stamp of zero means at once. Raises CommandError for a stamp far from now."""
+        """In simulated seconds; a stamp of zero means at once. Raises CommandError for one far from now."""
         stamp = Time.from_msg(message.header.stamp).nanoseconds
         if stamp == 0:
             return now
@@ -210,7 +210,8 @@ class RobotSimNode(Node):  # type: ignore[misc]
         wanted = {name for name in names if name}
         unknown = sorted(wanted - set(CAMERAS))
         if unknown:
-            raise ValueError(f"stopped_cameras: got {', '.join(unknown)}, expected among {', '.join(CAMERAS)}")
+            expected = ", ".join(CAMERAS)
+            raise ValueError(f"stopped_cameras: got {', '.join(unknown)}, expected some of {expected}")
         self._cameras.stopped = frozenset(wanted)
 
     def close(self) -> None:

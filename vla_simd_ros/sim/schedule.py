@@ -1,4 +1,4 @@
-"""When the simulated robot's sensors are read: events at fixed rates, on the grid of the physics' time steps."""
+"""When the simulated sensors are read: events at fixed rates, on the grid of the physics' time steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class SensorSchedule:
         """rates: events per second by name. Raises ValueError unless 0 < rate <= one per time step."""
         for name, rate in rates.items():
             if not 0.0 < rate <= 1.0 / TIMESTEP:
-                raise ValueError(f"rate of {name}: got {rate} Hz, expected more than 0, at most {1.0 / TIMESTEP}")
+                limit = 1.0 / TIMESTEP
+                raise ValueError(f"rate of {name}: got {rate} Hz, expected more than 0, at most {limit:.0f}")
         self._rates = dict(rates)
         self._counts = dict.fromkeys(rates, 1)
 
