@@ -28,7 +28,7 @@ def evaluate(op: Op, values: Values, dtype: npt.DTypeLike = np.float64) -> Array
         None if v is None else v.astype(dtype, copy=False) if v.dtype.kind == "f" else v for v in values
     ]
     result = _OPERATIONS[op.kind](operands, op.attrs)
-    return result.astype(dtype, copy=False) if op.output.dtype is DType.F32 else result
+    return np.asarray(result, dtype) if op.output.dtype is DType.F32 else result
 
 
 def _normalize_image(inputs: Sequence[Any], attrs: Attrs) -> Array:

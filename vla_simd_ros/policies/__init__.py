@@ -1,1 +1,1 @@
-"""Policies: one file describes one network as a graph."""
+"""Policies: one file each that describes a network, and the registry that finds it for a checkpoint."""

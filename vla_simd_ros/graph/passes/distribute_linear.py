@@ -30,7 +30,9 @@ def _expand(op: Op, producers: dict[Tensor, Op]) -> list[Op]:
     name, block = f"{op.output.name}({long.name})", op.block
     before: list[Op] = []
     if len(long.shape) == 1:
-        before.append(make_op("reshape", (long,), {"shape": (1, *long.shape)}, name=f"{name}.row", block=block))
+        before.append(
+            make_op("reshape", (long,), {"shape": (1, *long.shape)}, name=f"{name}.row", block=block)
+        )
         long = before[-1].output
     part = make_op(
         "linear", (long, weight, None, None, None, None), {"activation": "none"}, name=name, block=block

@@ -65,12 +65,16 @@ class _Folding:
         width = (-1,) + (1,) * (filters.ndim - 1)
         names = [self.cache.array_key(value) for value in (filters, *self._arrays(op))]
         new_weight = self._constant(
-            f"{op.output.name}.weight", ("bn.weight", *names, op.attrs["eps"]), op,
+            f"{op.output.name}.weight",
+            ("bn.weight", *names, op.attrs["eps"]),
+            op,
             lambda: filters * scale().reshape(width),
         )
         names.append(-1 if shift is None else self.cache.array_key(shift))
         new_bias = self._constant(
-            f"{op.output.name}.bias", ("bn.bias", *names, op.attrs["eps"]), op,
+            f"{op.output.name}.bias",
+            ("bn.bias", *names, op.attrs["eps"]),
+            op,
             lambda: ((0.0 if shift is None else shift.astype(np.float64)) - mean()) * scale() + norm_bias(),
         )
         return Op(source.kind, (x, new_weight, new_bias, *rest), op.output, source.attrs)
@@ -84,7 +88,9 @@ class _Folding:
         offset = self._constant(
             f"{name}.shift", ("bn.shift", *names, eps), op, lambda: norm_bias() - mean() * scale()
         )
-        scaled = make_op("binary", (op.inputs[0], factor), {"op": "mul"}, name=f"{name}.scaled", block=op.block)
+        scaled = make_op(
+            "binary", (op.inputs[0], factor), {"op": "mul"}, name=f"{name}.scaled", block=op.block
+        )
         return [scaled, Op("binary", (scaled.output, offset), op.output, {"op": "add"})]
 
     def _parameters(self, op: Op) -> tuple[Callable[[], Array], Callable[[], Array], Callable[[], Array]]:

@@ -92,7 +92,7 @@ def _slices(group: Sequence[Op], output: Tensor) -> list[Op]:
 
 
 def _name(names: Sequence[str]) -> str:
-    """"decoder.1.q", "decoder.1.k" become "decoder.1.q+k"; names without a common part are shortened."""
+    """ "decoder.1.q", "decoder.1.k" become "decoder.1.q+k"; names without a common part are shortened."""
     stems = {name.rpartition(".")[0] for name in names}
     if len(stems) == 1:
         return f"{names[0]}+" + "+".join(name.rpartition(".")[2] for name in names[1:])

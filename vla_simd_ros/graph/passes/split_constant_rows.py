@@ -7,9 +7,11 @@ length changes the text's positions, the cameras' positions are not projected ag
 
 from __future__ import annotations
 
-from vla_simd_ros.graph.ir import Graph, Lifetime, Op
+from vla_simd_ros.graph.ir import Graph, Lifetime, Op, Tensor
 from vla_simd_ros.graph.operation import make_op
 from vla_simd_ros.graph.passes.rewriting import with_ops
+
+_RESIDUAL = 3
 
 
 def split_constant_rows(graph: Graph) -> Graph:
@@ -17,14 +19,19 @@ def split_constant_rows(graph: Graph) -> Graph:
     producers = graph.producers()
     ops: list[Op] = []
     for op in graph.ops:
-        x = op.inputs[0] if op.kind == "linear" else None
-        source = producers.get(x) if x is not None else None
-        plain = op.output.lifetime is Lifetime.PROCESS and op.inputs[3] is None
-        if plain and source is not None and source.kind == "concat" and source.attrs["axis"] == 0:
-            ops.extend(_split(op, source))
-        else:
-            ops.append(op)
+        source = _concatenation(op, producers)
+        ops.extend([op] if source is None else _split(op, source))
     return with_ops(graph, ops)
+
+
+def _concatenation(op: Op, producers: dict[Tensor, Op]) -> Op | None:
+    """What concatenates the rows that a constant linear layer reads, if that is where they come from."""
+    if op.kind != "linear" or op.output.lifetime is not Lifetime.PROCESS or op.inputs[_RESIDUAL] is not None:
+        return None
+    x = op.inputs[0]
+    source = producers.get(x) if x is not None else None
+    rows = source is not None and source.kind == "concat" and source.attrs["axis"] == 0
+    return source if rows else None
 
 
 def _split(op: Op, source: Op) -> list[Op]:

@@ -1,0 +1,1 @@
+"""Parts that several policies are made of."""

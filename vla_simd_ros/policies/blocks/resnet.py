@@ -1,0 +1,136 @@
+"""ResNet image backbones with frozen batch norm, up to the last stage's feature map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vla_simd_ros.checkpoints.errors import CheckpointError
+from vla_simd_ros.graph.builder import Builder
+from vla_simd_ros.graph.ir import Tensor
+from vla_simd_ros.policies.weights import Weights
+
+_STEM_CHANNELS = 64
+_STAGE_WIDTHS = (64, 128, 256, 512)
+_BATCH_NORM_EPS = 1e-5
+
+
+@dataclass(frozen=True)
+class _Layout:
+    blocks: tuple[int, int, int, int]
+    bottleneck: bool
+
+    @property
+    def expansion(self) -> int:
+        return 4 if self.bottleneck else 1
+
+
+_LAYOUTS = {
+    "resnet18": _Layout((2, 2, 2, 2), bottleneck=False),
+    "resnet34": _Layout((3, 4, 6, 3), bottleneck=False),
+    "resnet50": _Layout((3, 4, 6, 3), bottleneck=True),
+    "resnet101": _Layout((3, 4, 23, 3), bottleneck=True),
+    "resnet152": _Layout((3, 8, 36, 3), bottleneck=True),
+}
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """How a residual block's 3x3 convolution walks over the image."""
+
+    stride: int
+    dilation: int
+
+
+class ResNet:
+    """A backbone whose tensors are named as torchvision does; ``stage_name`` names stage 0 to 3.
+
+    ``dilated`` replaces the last stage's stride by a dilation. Raises CheckpointError for an unknown
+    ``kind``, or one that cannot be dilated.
+    """
+
+    def __init__(
+        self, kind: str, weights: Weights, stage_name: Callable[[int], str], dilated: bool = False
+    ) -> None:
+        if kind not in _LAYOUTS:
+            raise CheckpointError(f"vision_backbone is '{kind}', expected one of {', '.join(_LAYOUTS)}")
+        self._layout = _LAYOUTS[kind]
+        if dilated and not self._layout.bottleneck:
+            raise CheckpointError(
+                f"replace_final_stride_with_dilation is set with vision_backbone '{kind}', "
+                "expected a backbone of bottleneck blocks (resnet50, resnet101, resnet152)"
+            )
+        self._weights = weights
+        self._stage_name = stage_name
+        self._dilated = dilated
+        self.channels = tuple(width * self._layout.expansion for width in _STAGE_WIDTHS)
+        """Channels of each stage's feature map."""
+
+    def build(
+        self, b: Builder, image: Tensor, block: str, film: Sequence[tuple[Tensor, Tensor]] | None = None
+    ) -> Tensor:
+        """The last feature map of ``image`` [H, W, 3]; ``film`` gives each stage's gamma and beta [1, C].
+
+        ``block`` prefixes the blocks' names ("backbone.front" gives "backbone.front.layer1.0").
+        """
+        with b.block(f"{block}.stem"):
+            x = self._convolution(b, image, "conv1", "bn1", _STEM_CHANNELS, 7, _Geometry(2, 1), name="conv")
+            x = b.activation("relu", x, name="relu")
+            x = b.max_pool2d(x, kernel=3, stride=2, padding=1, name="pool")
+        for stage, count in enumerate(self._layout.blocks):
+            for index in range(count):
+                with b.block(f"{block}.layer{stage + 1}.{index}"):
+                    x = self._residual_block(b, x, stage, index)
+                    if film is not None and index == count - 1:
+                        x = b.film(x, *film[stage], name="film")
+        return x
+
+    def _geometry(self, stage: int, index: int) -> _Geometry:
+        last_dilated = self._dilated and stage == len(_STAGE_WIDTHS) - 1
+        stride = 2 if stage > 0 and index == 0 and not last_dilated else 1
+        # A dilated stage's first block still sees undilated features.
+        return _Geometry(stride, 2 if last_dilated and index > 0 else 1)
+
+    def _residual_block(self, b: Builder, x: Tensor, stage: int, index: int) -> Tensor:
+        prefix = f"{self._stage_name(stage)}.{index}"
+        width, geometry = _STAGE_WIDTHS[stage], self._geometry(stage, index)
+        plain = _Geometry(1, 1)
+        if self._layout.bottleneck:
+            layers = [(width, 1, plain), (width, 3, geometry), (self.channels[stage], 1, plain)]
+        else:
+            layers = [(width, 3, geometry), (width, 3, plain)]
+        y = x
+        for number, (outputs, kernel, walk) in enumerate(layers, start=1):
+            if number > 1:
+                y = b.activation("relu", y, name=f"relu{number - 1}")
+            names = f"{prefix}.conv{number}", f"{prefix}.bn{number}"
+            y = self._convolution(b, y, *names, outputs, kernel, walk, name=f"conv{number}")
+        if geometry.stride > 1 or x.shape[2] != self.channels[stage]:
+            names = f"{prefix}.downsample.0", f"{prefix}.downsample.1"
+            walk = _Geometry(geometry.stride, 1)
+            x = self._convolution(b, x, *names, self.channels[stage], 1, walk, name="downsample")
+        return b.activation("relu", b.add(y, x, name="sum"), name="relu")
+
+    def _convolution(
+        self,
+        b: Builder,
+        x: Tensor,
+        conv: str,
+        norm: str,
+        outputs: int,
+        kernel: int,
+        walk: _Geometry,
+        *,
+        name: str,
+    ) -> Tensor:
+        """A convolution that keeps the image's size up to its stride, and its batch norm."""
+        filters = self._weights.filters(b, f"{conv}.weight", outputs, x.shape[2], kernel)
+        padding = walk.dilation * (kernel // 2)
+        y = b.conv2d(
+            x, filters, stride=walk.stride, padding=padding, dilation=walk.dilation, name=f"{name}.product"
+        )
+        parameters = [
+            self._weights.constant(b, f"{norm}.{part}", outputs)
+            for part in ("weight", "bias", "running_mean", "running_var")
+        ]
+        return b.batch_norm(y, *parameters, eps=_BATCH_NORM_EPS, name=name)

@@ -1,0 +1,24 @@
+"""The policy that a checkpoint's type names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vla_simd_ros.checkpoints.checkpoint import Checkpoint
+from vla_simd_ros.checkpoints.errors import CheckpointError
+from vla_simd_ros.policies.act import ActPolicy
+from vla_simd_ros.policies.base import PolicyDefinition
+from vla_simd_ros.policies.impact import ImpactPolicy
+
+_POLICIES: dict[str, Callable[[Checkpoint], PolicyDefinition]] = {"act": ActPolicy, "impact": ImpactPolicy}
+POLICY_TYPES = tuple(_POLICIES)
+
+
+def define_policy(checkpoint: Checkpoint) -> PolicyDefinition:
+    """The policy in ``checkpoint``. Raises CheckpointError for an unknown type or a misfit of any part."""
+    if checkpoint.type not in _POLICIES:
+        known = ", ".join(POLICY_TYPES)
+        raise CheckpointError(
+            f"{checkpoint.folder}: policy type '{checkpoint.type}' is not supported, expected one of {known}"
+        )
+    return _POLICIES[checkpoint.type](checkpoint)
