@@ -5,7 +5,9 @@ Run it with `ros2 run vla_simd_ros robot_sim_node --ros-args --params-file robot
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +16,11 @@ import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.clock import Clock, ClockType
-from rclpy.executors import ExternalShutdownException
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile, qos_profile_sensor_data
+from rclpy.signals import SignalHandlerOptions
 from rclpy.time import Time
 from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import Image, JointState
@@ -221,13 +224,18 @@ class RobotSimNode(Node):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Runs the node until it is interrupted; 1 when it could not start or the cameras failed."""
-    rclpy.init(args=args)
+    # rclpy's own handlers end the context at once, under the feet of the camera thread.
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
     node: RobotSimNode | None = None
     try:
         node = RobotSimNode()
-        rclpy.spin(node)
-    except (KeyboardInterrupt, ExternalShutdownException):
-        return 0
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        while not stopping.is_set():
+            executor.spin_once(timeout_sec=0.1)
     except (SimulationError, ValueError) as error:
         print(f"robot_sim_node: {error}", file=sys.stderr)
         return 1
