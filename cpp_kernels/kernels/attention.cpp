@@ -1,0 +1,196 @@
+// Attention over blocks of keys: a tile of queries meets one block after another, keeping for each query
+// the largest score so far, the sum of the exponentials and the weighted sum of V, all relative to that
+// score. Scores live in a scratch block of one tile's rows, never in memory proper.
+#include "kernels/math.hpp"
+#include "kernels/pack.hpp"
+#include "kernels/table.hpp"
+
+namespace vla::VLA_ISA {
+namespace {
+
+constexpr int64_t kMostKeys = 256;  // in one block
+
+// K is packed as panels of keys, V as panels of head columns.
+VLA_INLINE int64_t packed_k_size(const AttentionArgs& a) { return packed_size(a.keys, a.head_dim); }
+VLA_INLINE int64_t packed_v_size(const AttentionArgs& a) { return packed_size(a.head_dim, a.keys); }
+
+// Keys per block: a multiple of the panel width, the blocks as even as that allows.
+VLA_INLINE int64_t block_keys(const AttentionArgs& a) {
+  return round_up(ceil_div(a.keys, ceil_div(a.keys, kMostKeys)), kTileCols);
+}
+
+// A tile of queries while it meets the keys.
+struct QueryTile {
+  const AttentionArgs& a;
+  const float* k;     // packed, of this head
+  const float* v;
+  const float* bias;  // of the tile's first query, or null
+  int64_t rows;
+  int64_t scores_ld, sums_ld;
+  float* q;       // [rows][head_dim], scaled
+  float* scores;  // [rows][scores_ld]
+  float* sums;    // [rows][sums_ld], the weighted sum of V
+  float largest[kTileRows];
+  float total[kTileRows];
+};
+
+VLA_INLINE TileArgs plain_product(const float* a, int64_t a_ld, int64_t depth, const float* b, float* y, int64_t y_ld) {
+  TileArgs t;
+  t.a = a;
+  t.a_ld = a_ld;
+  t.runs = 1;
+  t.run = depth;
+  t.run_stride = 0;
+  t.b = b;
+  t.y = y;
+  t.y_ld = y_ld;
+  t.cols = kTileCols;
+  t.accumulate = false;
+  clear_epilogue(t);
+  t.upcoming = b + depth * kTileCols;
+  return t;
+}
+
+void compute_scores(QueryTile& t, int64_t first_key, int64_t keys) {
+  for (int64_t j = 0; j < keys; j += kTileCols) {
+    const float* panel = t.k + (first_key + j) * t.a.head_dim;
+    run_tile(t.rows, plain_product(t.q, t.a.head_dim, t.a.head_dim, panel, t.scores + j, t.scores_ld));
+  }
+}
+
+// Adds the bias and returns the largest score.
+float biased_max(float* s, const float* bias, int64_t keys) {
+  Vec m = splat(-__builtin_inff());
+  int64_t j = 0;
+  for (; j + Vec::kWidth <= keys; j += Vec::kWidth) {
+    if (bias) store(s + j, load(s + j) + load(bias + j));
+    m = max(m, load(s + j));
+  }
+  float largest = max_lane(m);
+  for (; j < keys; ++j) {
+    if (bias) s[j] += bias[j];
+    if (!(s[j] <= largest)) largest = s[j];
+  }
+  return largest;
+}
+
+// Replaces scores by exp(score - largest) and returns their sum.
+float exponentials(float* s, float largest, int64_t keys) {
+  const Vec m = splat(largest);
+  Vec sum0 = zero(), sum1 = zero();
+  int64_t j = 0;
+  for (; j + 2 * Vec::kWidth <= keys; j += 2 * Vec::kWidth) {
+    const Vec e0 = exp(load(s + j) - m), e1 = exp(load(s + j + Vec::kWidth) - m);
+    store(s + j, e0);
+    store(s + j + Vec::kWidth, e1);
+    sum0 = sum0 + e0;
+    sum1 = sum1 + e1;
+  }
+  for (; j < keys; j += Vec::kWidth) {
+    const int64_t n = min_of(Vec::kWidth, keys - j);
+    const Vec e = keep_first(exp(load(s + j) - m), n);
+    store(s + j, e);
+    sum0 = sum0 + e;
+  }
+  return sum(sum0 + sum1);
+}
+
+// Turns a row's scores into weights, and what the row gathered so far to the new largest score.
+void weigh(QueryTile& t, int64_t row, int64_t first_key, int64_t keys) {
+  float* s = t.scores + row * t.scores_ld;
+  const float here = biased_max(s, t.bias ? t.bias + row * t.a.keys + first_key : nullptr, keys);
+  const float before = t.largest[row];
+  // A finite start keeps a row that has met only masked keys (-inf) free of inf - inf.
+  const float largest = here <= before ? before : here;
+  const float sum = exponentials(s, largest, keys);
+  t.largest[row] = largest;
+  if (first_key == 0) {
+    t.total[row] = sum;
+    return;
+  }
+  float lanes[Vec::kWidth];
+  const Vec rescale = exp(splat(before - largest));
+  store(lanes, rescale);
+  t.total[row] = t.total[row] * lanes[0] + sum;
+  float* gathered = t.sums + row * t.sums_ld;
+  for (int64_t c = 0; c < t.sums_ld; c += Vec::kWidth) store(gathered + c, load(gathered + c) * rescale);
+}
+
+void add_values(QueryTile& t, int64_t first_key, int64_t keys) {
+  for (int64_t c = 0; c < t.sums_ld; c += kTileCols) {
+    const float* panel = t.v + c * t.a.keys + first_key * kTileCols;
+    TileArgs product = plain_product(t.scores, t.scores_ld, keys, panel, t.sums + c, t.sums_ld);
+    product.accumulate = first_key > 0;
+    run_tile(t.rows, product);
+  }
+}
+
+void load_queries(QueryTile& t, const float* q) {
+  const Vec scale = splat(t.a.scale);
+  const int64_t dim = t.a.head_dim;
+  for (int64_t r = 0; r < t.rows; ++r) {
+    for (int64_t c = 0; c < dim; c += Vec::kWidth) {
+      const int64_t n = min_of(Vec::kWidth, dim - c);
+      store_first(t.q + r * dim + c, load_first(q + r * t.a.q_ld + c, n) * scale, n);
+    }
+    t.largest[r] = -__FLT_MAX__;
+    t.total[r] = 0.0f;
+  }
+}
+
+void store_result(const QueryTile& t, float* y) {
+  for (int64_t r = 0; r < t.rows; ++r) {
+    const Vec total = splat(t.total[r]);
+    for (int64_t c = 0; c < t.a.head_dim; c += Vec::kWidth) {
+      store_first(y + r * t.a.y_ld + c, load(t.sums + r * t.sums_ld + c) / total,
+                  min_of(Vec::kWidth, t.a.head_dim - c));
+    }
+  }
+}
+
+}  // namespace
+
+int64_t attention_packed_size(const AttentionArgs& a) { return packed_k_size(a) + packed_v_size(a); }
+
+int64_t attention_scratch(const AttentionArgs& a) {
+  return kTileRows * (round_up(a.head_dim, 16) + block_keys(a) + round_up(a.head_dim, kTileCols));
+}
+
+void attention_pack(const AttentionArgs& a, Range kv_heads, float* packed) {
+  for (int64_t h = kv_heads.begin; h < kv_heads.end; ++h) {
+    float* to = packed + h * attention_packed_size(a);
+    const float* k = a.k + h * a.head_dim;
+    for (int64_t j = 0; j < a.keys; j += kTileCols) {
+      pack_transposed(k + j * a.k_ld, a.k_ld, min_of(kTileCols, a.keys - j), a.head_dim, to + j * a.head_dim);
+    }
+    to += packed_k_size(a);
+    const float* v = a.v + h * a.head_dim;
+    for (int64_t c = 0; c < a.head_dim; c += kTileCols) {
+      pack_straight(v + c, a.v_ld, min_of(kTileCols, a.head_dim - c), a.keys, to + c * a.keys);
+    }
+  }
+}
+
+void attention(const AttentionArgs& a, int64_t head, Range queries, const float* packed, float* scratch) {
+  const int64_t kv_head = head / (a.heads / a.kv_heads), block = block_keys(a);
+  const float* k = packed + kv_head * attention_packed_size(a);
+  const int64_t sums_ld = round_up(a.head_dim, kTileCols);
+  float* const scores = scratch + kTileRows * round_up(a.head_dim, 16);
+  const EvenShares tiles(queries.end - queries.begin, kTileRows);
+  for (int64_t i = 0, row = queries.begin; i < tiles.shares; row += tiles.size(i), ++i) {
+    const float* bias = a.bias ? a.bias + (head * a.queries + row) * a.keys : nullptr;
+    QueryTile t = {a,     k,       k + packed_k_size(a), bias,   tiles.size(i),
+                   block, sums_ld, scratch,              scores, scores + kTileRows * block,
+                   {},    {}};
+    load_queries(t, a.q + row * a.q_ld + head * a.head_dim);
+    for (int64_t first = 0; first < a.keys; first += block) {
+      const int64_t keys = min_of(block, a.keys - first);
+      compute_scores(t, first, keys);
+      for (int64_t r = 0; r < t.rows; ++r) weigh(t, r, first, keys);
+      add_values(t, first, keys);
+    }
+    store_result(t, a.y + row * a.y_ld + head * a.head_dim);
+  }
+}
+
+}  // namespace vla::VLA_ISA

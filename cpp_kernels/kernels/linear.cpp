@@ -1,0 +1,50 @@
+#include "kernels/table.hpp"
+#include "kernels/tile.hpp"
+
+namespace vla::VLA_ISA {
+namespace {
+
+// Rows that pass by one part of a panel before the next part is taken: their values of x over kDepth
+// stay in the second-level cache for all panels.
+constexpr int64_t kBlockRows = 12 * kTileRows;
+
+// Products of rows [first, first + count) with one panel over [k0, k0 + depth).
+void panel_part(const LinearArgs& g, int64_t first, int64_t count, int64_t panel, int64_t k0, int64_t depth) {
+  const int64_t col = panel * kTileCols;
+  TileArgs t;
+  t.a_ld = g.x_ld;
+  t.runs = 1;
+  t.run = depth;
+  t.run_stride = 0;
+  t.b = g.packed + col * g.k + k0 * kTileCols;
+  t.y_ld = g.y_ld;
+  t.cols = min_of(kTileCols, g.n - col);
+  t.accumulate = k0 > 0;
+  const bool last = k0 + depth == g.k;
+  clear_epilogue(t);
+  const EvenShares tiles(count, kTileRows);
+  t.upcoming = t.b + g.k * kTileCols;
+  for (int64_t i = 0, row = first; i < tiles.shares; row += tiles.size(i), ++i) {
+    t.a = g.x + row * g.x_ld + k0;
+    t.y = g.y + row * g.y_ld + col;
+    if (last) set_epilogue(t, g.epilogue, row, col);
+    run_tile(tiles.size(i), t);
+    t.upcoming += depth * 4;
+  }
+}
+
+}  // namespace
+
+void linear(const LinearArgs& g, Range rows, Range panels) {
+  const EvenShares blocks(rows.end - rows.begin, kBlockRows);
+  const int64_t depth = round_up(ceil_div(g.k, ceil_div(g.k, kDepth)), 4);
+  for (int64_t i = 0, row = rows.begin; i < blocks.shares; row += blocks.size(i), ++i) {
+    for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
+      for (int64_t p = panels.begin; p < panels.end; ++p) {
+        panel_part(g, row, blocks.size(i), p, k0, min_of(depth, g.k - k0));
+      }
+    }
+  }
+}
+
+}  // namespace vla::VLA_ISA

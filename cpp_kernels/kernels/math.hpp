@@ -1,0 +1,86 @@
+// Elementary functions over Vec. The polynomials are near-minimax fits; each comment gives the largest
+// error of the approximation itself, to which the rounding of fp32 adds about one unit in the last place.
+#pragma once
+
+#include "kernels/kernels.hpp"
+#include "simd/vec.hpp"
+
+namespace vla::VLA_ISA {
+
+// e^x. Zero below -87.33 (the smallest normal result), constant above 88. NaN stays NaN.
+VLA_INLINE Vec exp(Vec x) {
+  const Vec lowest = splat(-87.33f);
+  const Vec clamped = min(splat(88.0f), max(lowest, x));
+  const Vec n = round_to_even(clamped * splat(1.44269504f));
+  // ln 2 in two parts, the first with so few bits that n times it is exact.
+  const Vec r = fma(n, splat(2.12194440e-4f), fma(n, splat(-0.693359375f), clamped));
+  Vec p = splat(0x1.6db4e4p-10f);  // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, relative to e^r within 4e-9
+  p = fma(p, r, splat(0x1.123be0p-7f));
+  p = fma(p, r, splat(0x1.55545ep-5f));
+  p = fma(p, r, splat(0x1.55548ep-3f));
+  p = fma(p, r, splat(0.5f));
+  const Vec e = fma(r * r, p, r) + splat(1.0f);
+  return select(less(x, lowest), zero(), e * power_of_two(n));
+}
+
+// Within 2e-7 everywhere.
+VLA_INLINE Vec erf(Vec x) {
+  const Vec a = abs(x);
+  const Vec z = x * x;
+  Vec p = splat(0x1.4ae4c6p-14f);  // erf(x) / x in x^2 on |x| <= 1, within 2e-9
+  p = fma(p, z, splat(-0x1.a485e8p-11f));
+  p = fma(p, z, splat(0x1.5419f4p-8f));
+  p = fma(p, z, splat(-0x1.b7fbb4p-6f));
+  p = fma(p, z, splat(0x1.ce2d20p-4f));
+  p = fma(p, z, splat(-0x1.81273ep-2f));
+  p = fma(p, z, splat(0x1.20dd74p+0f));
+  const Vec t = min(splat(4.0f), a);  // erf(4) rounds to one
+  Vec q = splat(-0x1.6bd850p-16f);    // log(1 - erf(x)) on 1 <= x <= 4, within 3e-11 of 1 - erf(x)
+  q = fma(q, t, splat(0x1.cec654p-12f));
+  q = fma(q, t, splat(-0x1.138cd8p-8f));
+  q = fma(q, t, splat(0x1.9d0318p-6f));
+  q = fma(q, t, splat(-0x1.bc151ep-4f));
+  q = fma(q, t, splat(-0x1.443566p-1f));
+  q = fma(q, t, splat(-0x1.212c0ep+0f));
+  q = fma(q, t, splat(0x1.8a5954p-13f));
+  const Vec far = with_sign_of(splat(1.0f) - exp(q), x);
+  return select(less(a, splat(1.0f)), p * x, far);
+}
+
+// Within 2e-7 everywhere.
+VLA_INLINE Vec tanh(Vec x) {
+  const Vec a = abs(x);
+  const Vec z = x * x;
+  Vec p = splat(-0x1.6f1a70p-8f);  // (tanh(x) - x) / x^3 in x^2 on |x| <= 0.64, relative to tanh within 6e-9
+  p = fma(p, z, splat(0x1.50af48p-6f));
+  p = fma(p, z, splat(-0x1.b8054cp-5f));
+  p = fma(p, z, splat(0x1.110598p-3f));
+  p = fma(p, z, splat(-0x1.55552cp-2f));
+  const Vec near = fma(p * z, x, x);
+  const Vec e = exp(a + a);  // no larger than needed for a quotient that vanishes against one
+  const Vec far = with_sign_of(splat(1.0f) - splat(2.0f) / (e + splat(1.0f)), x);
+  return select(less(a, splat(0.625f)), near, far);
+}
+
+VLA_INLINE Vec activate(Vec x, Activation activation) {
+  const Vec half = splat(0.5f), one = splat(1.0f);
+  switch (activation) {
+    case Activation::kRelu:
+      return max(zero(), x);
+    case Activation::kGelu:
+      return half * x * (one + erf(x * splat(0.70710678f)));
+    case Activation::kGeluTanh: {
+      const Vec cubic = fma(x * x * x, splat(0.044715f), x);
+      return half * x * (one + tanh(cubic * splat(0.79788456f)));
+    }
+    case Activation::kSilu:
+      return x / (one + exp(-x));
+    case Activation::kTanh:
+      return tanh(x);
+    case Activation::kNone:
+      break;
+  }
+  return x;
+}
+
+}  // namespace vla::VLA_ISA

@@ -1,0 +1,67 @@
+#include "kernels/table.hpp"
+
+namespace vla::VLA_ISA {
+namespace {
+
+// The sum of f(value) over a row, in two chains.
+template <typename F>
+VLA_INLINE float row_sum(const float* x, int64_t cols, F f) {
+  Vec s0 = zero(), s1 = zero();
+  int64_t c = 0;
+  for (; c + 2 * Vec::kWidth <= cols; c += 2 * Vec::kWidth) {
+    s0 = s0 + f(load(x + c));
+    s1 = s1 + f(load(x + c + Vec::kWidth));
+  }
+  for (; c < cols; c += Vec::kWidth) {
+    const int64_t n = min_of(Vec::kWidth, cols - c);
+    s0 = s0 + keep_first(f(load_first(x + c, n)), n);
+  }
+  return sum(s0 + s1);
+}
+
+// y = (x - mean) * scale, times weight plus bias where there are any.
+void write_row(const NormArgs& a, int64_t row, float mean, float scale) {
+  const float* x = a.x + row * a.x_ld;
+  float* y = a.y + row * a.y_ld;
+  const Vec m = splat(mean), s = splat(scale);
+  for (int64_t c = 0; c < a.cols; c += Vec::kWidth) {
+    const int64_t n = min_of(Vec::kWidth, a.cols - c);
+    Vec v = (load_first(x + c, n) - m) * s;
+    if (a.weight) v = v * load_first(a.weight + c, n);
+    if (a.bias) v = v + load_first(a.bias + c, n);
+    store_first(y + c, v, n);
+  }
+}
+
+}  // namespace
+
+void layer_norm(const NormArgs& a, Range rows) {
+  const float count = static_cast<float>(a.cols);
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* x = a.x + row * a.x_ld;
+    const float mean = row_sum(x, a.cols, [](Vec v) { return v; }) / count;
+    const Vec m = splat(mean);
+    const float variance = row_sum(x, a.cols, [m](Vec v) { return (v - m) * (v - m); }) / count;
+    write_row(a, row, mean, 1.0f / __builtin_sqrtf(variance + a.eps));
+  }
+}
+
+void rms_norm(const NormArgs& a, Range rows) {
+  const float count = static_cast<float>(a.cols);
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const float square = row_sum(a.x + row * a.x_ld, a.cols, [](Vec v) { return v * v; }) / count;
+    write_row(a, row, 0.0f, 1.0f / __builtin_sqrtf(square + a.eps));
+  }
+}
+
+void mean_rows(const float* x, int64_t x_ld, int64_t rows, float* y, Range cols) {
+  const Vec count = splat(static_cast<float>(rows));
+  for (int64_t c = cols.begin; c < cols.end; c += Vec::kWidth) {
+    const int64_t n = min_of(Vec::kWidth, cols.end - c);
+    Vec total = zero();
+    for (int64_t r = 0; r < rows; ++r) total = total + load_first(x + r * x_ld + c, n);
+    store_first(y + c, total / count, n);
+  }
+}
+
+}  // namespace vla::VLA_ISA

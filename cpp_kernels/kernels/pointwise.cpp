@@ -1,0 +1,66 @@
+#include "kernels/math.hpp"
+#include "kernels/table.hpp"
+
+namespace vla::VLA_ISA {
+namespace {
+
+template <typename F>
+VLA_INLINE void binary_rows(const BinaryArgs& a, Range rows, F f) {
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* p = a.a + row * a.a_ld;
+    const float* q = a.b + row * a.b_ld;
+    float* y = a.y + row * a.y_ld;
+    int64_t c = 0;
+    for (; c + Vec::kWidth <= a.cols; c += Vec::kWidth) store(y + c, f(load(p + c), load(q + c)));
+    const int64_t n = a.cols - c;
+    if (n > 0) store_first(y + c, f(load_first(p + c, n), load_first(q + c, n)), n);
+  }
+}
+
+template <Activation kActivation>
+void pointwise_rows(const PointwiseArgs& a, Range rows) {
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* x = a.x + row * a.x_ld;
+    float* y = a.y + row * a.y_ld;
+    for (int64_t c = 0; c < a.cols; c += Vec::kWidth) {
+      const int64_t n = min_of(Vec::kWidth, a.cols - c);
+      Vec v = activate(load_first(x + c, n), kActivation);
+      if (a.gamma) v = fma(v, load_first(a.gamma + c, n) + splat(1.0f), load_first(a.beta + c, n));
+      store_first(y + c, v, n);
+    }
+  }
+}
+
+}  // namespace
+
+void binary(const BinaryArgs& a, Range rows) {
+  switch (a.op) {
+    case Binary::kAdd:
+      return binary_rows(a, rows, [](Vec p, Vec q) { return p + q; });
+    case Binary::kSub:
+      return binary_rows(a, rows, [](Vec p, Vec q) { return p - q; });
+    case Binary::kMul:
+      return binary_rows(a, rows, [](Vec p, Vec q) { return p * q; });
+    case Binary::kDiv:
+      return binary_rows(a, rows, [](Vec p, Vec q) { return p / q; });
+  }
+}
+
+void pointwise(const PointwiseArgs& a, Range rows) {
+  switch (a.activation) {
+    case Activation::kNone:
+      return pointwise_rows<Activation::kNone>(a, rows);
+    case Activation::kRelu:
+      return pointwise_rows<Activation::kRelu>(a, rows);
+    case Activation::kGelu:
+      return pointwise_rows<Activation::kGelu>(a, rows);
+    case Activation::kGeluTanh:
+      return pointwise_rows<Activation::kGeluTanh>(a, rows);
+    case Activation::kSilu:
+      return pointwise_rows<Activation::kSilu>(a, rows);
+    case Activation::kTanh:
+      return pointwise_rows<Activation::kTanh>(a, rows);
+  }
+}
+
+}  // namespace vla::VLA_ISA

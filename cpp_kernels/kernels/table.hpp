@@ -1,0 +1,33 @@
+// The entry points of one instruction set, as table.cpp collects them; see kernels.hpp for what they do.
+#pragma once
+
+#include "kernels/kernels.hpp"
+#include "simd/vec.hpp"
+
+namespace vla::VLA_ISA {
+
+int64_t packed_size(int64_t n, int64_t k);
+void pack_weights(const float* w, int64_t n, int64_t k, float* packed, Range panels);
+void linear(const LinearArgs& args, Range rows, Range panels);
+
+int64_t conv2d_scratch(const Conv2dArgs& args);
+void conv2d(const Conv2dArgs& args, Range rows, Range panels, float* scratch);
+void max_pool2d(const MaxPool2dArgs& args, Range out_rows);
+
+int64_t attention_packed_size(const AttentionArgs& args);
+int64_t attention_scratch(const AttentionArgs& args);
+void attention_pack(const AttentionArgs& args, Range kv_heads, float* packed);
+void attention(const AttentionArgs& args, int64_t head, Range queries, const float* packed, float* scratch);
+
+void layer_norm(const NormArgs& args, Range rows);
+void rms_norm(const NormArgs& args, Range rows);
+void binary(const BinaryArgs& args, Range rows);
+void pointwise(const PointwiseArgs& args, Range rows);
+void mean_rows(const float* x, int64_t x_ld, int64_t rows, float* y, Range cols);
+void lookup_u8(const uint8_t* x, const float* table, int64_t channels, float* y, Range pixels);
+void embedding(const float* table, int64_t cols, const int32_t* ids, float* y, int64_t y_ld, Range rows);
+double fma_peak(int64_t iterations);
+
+const KernelTable* kernels();
+
+}  // namespace vla::VLA_ISA

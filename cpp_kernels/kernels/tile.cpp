@@ -1,0 +1,202 @@
+#include "kernels/tile.hpp"
+
+#include "kernels/math.hpp"
+
+namespace vla::VLA_ISA {
+namespace {
+
+// Adjacent vectors of one row, and a stack of such rows. Both are written as members nested to a depth
+// known at compile time, not as arrays: GCC keeps the elements of a large array in memory.
+template <int N>
+struct Lanes {
+  Lanes<N - 1> front;
+  Vec back;
+  static constexpr int kAt = (N - 1) * Vec::kWidth;
+
+  VLA_INLINE void clear() {
+    front.clear();
+    back = zero();
+  }
+  VLA_INLINE void load(const float* p) {
+    front.load(p);
+    back = vla::VLA_ISA::load(p + kAt);
+  }
+  VLA_INLINE void store(float* p) const {
+    front.store(p);
+    vla::VLA_ISA::store(p + kAt, back);
+  }
+  VLA_INLINE void multiply_add(Vec a, const Lanes& b) {
+    front.multiply_add(a, b.front);
+    back = fma(a, b.back, back);
+  }
+  VLA_INLINE void add(const Lanes& b) {
+    front.add(b.front);
+    back = back + b.back;
+  }
+  VLA_INLINE void add_one() {
+    front.add_one();
+    back = back + splat(1.0f);
+  }
+  VLA_INLINE void relu() {
+    front.relu();
+    back = max(zero(), back);
+  }
+  VLA_INLINE void modulate(const Lanes& scale, const Lanes& shift) {
+    front.modulate(scale.front, shift.front);
+    back = fma(back, scale.back, shift.back);
+  }
+};
+
+template <>
+struct Lanes<0> {
+  VLA_INLINE void clear() {}
+  VLA_INLINE void load(const float*) {}
+  VLA_INLINE void store(float*) const {}
+  VLA_INLINE void multiply_add(Vec, const Lanes&) {}
+  VLA_INLINE void add(const Lanes&) {}
+  VLA_INLINE void add_one() {}
+  VLA_INLINE void relu() {}
+  VLA_INLINE void modulate(const Lanes&, const Lanes&) {}
+};
+
+using RowLanes = Lanes<kTileVecs>;
+
+template <int R>
+struct Rows {
+  Rows<R - 1> above;
+  RowLanes row;
+
+  VLA_INLINE void clear() {
+    above.clear();
+    row.clear();
+  }
+  VLA_INLINE void multiply_add(const float* a, int64_t a_ld, const RowLanes& b) {
+    above.multiply_add(a, a_ld, b);
+    row.multiply_add(broadcast(a + (R - 1) * a_ld), b);
+  }
+  VLA_INLINE void add(const RowLanes& b) {
+    above.add(b);
+    row.add(b);
+  }
+  VLA_INLINE void add_from(const float* p, int64_t ld) {
+    above.add_from(p, ld);
+    RowLanes b;
+    b.load(p + (R - 1) * ld);
+    row.add(b);
+  }
+  VLA_INLINE void relu() {
+    above.relu();
+    row.relu();
+  }
+  VLA_INLINE void modulate(const RowLanes& scale, const RowLanes& shift) {
+    above.modulate(scale, shift);
+    row.modulate(scale, shift);
+  }
+  VLA_INLINE void store(float* p, int64_t ld) const {
+    above.store(p, ld);
+    row.store(p + (R - 1) * ld);
+  }
+};
+
+template <>
+struct Rows<0> {
+  VLA_INLINE void clear() {}
+  VLA_INLINE void multiply_add(const float*, int64_t, const RowLanes&) {}
+  VLA_INLINE void add(const RowLanes&) {}
+  VLA_INLINE void add_from(const float*, int64_t) {}
+  VLA_INLINE void relu() {}
+  VLA_INLINE void modulate(const RowLanes&, const RowLanes&) {}
+  VLA_INLINE void store(float*, int64_t) const {}
+};
+
+// What follows the product, for tiles that are narrow or have a costly activation.
+__attribute__((noinline)) void finish_in_memory(const float* sums, int64_t rows, const TileArgs& t) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < t.cols; c += Vec::kWidth) {
+      const int64_t n = min_of(Vec::kWidth, t.cols - c);
+      float* y = t.y + r * t.y_ld + c;
+      Vec v = load(sums + r * kTileCols + c);
+      if (t.accumulate) v = v + load_first(y, n);
+      if (t.bias) v = v + load_first(t.bias + c, n);
+      if (t.residual) v = v + load_first(t.residual + r * t.residual_ld + c, n);
+      v = activate(v, t.activation);
+      if (t.gamma) v = fma(v, load_first(t.gamma + c, n) + splat(1.0f), load_first(t.beta + c, n));
+      store_first(y, v, n);
+    }
+  }
+}
+
+template <int R>
+VLA_INLINE void step(Rows<R>& sums, const float* a, int64_t a_ld, const float* b) {
+  RowLanes lanes;
+  lanes.load(b);
+  sums.multiply_add(a, a_ld, lanes);
+}
+
+template <int R>
+void tile(const TileArgs& t) {
+  for (int r = 0; r < R; ++r) {  // y is needed after the loop below, and may be far away
+    for (int c = 0; c < kTileCols; c += 16) prefetch_to_write(t.y + r * t.y_ld + c);
+  }
+  Rows<R> sums;
+  sums.clear();
+  const float* b = t.b;
+  const float* upcoming = t.upcoming;
+  for (int64_t i = 0; i < t.runs; ++i) {
+    const float* a = t.a + i * t.run_stride;
+    int64_t k = t.run;
+    for (; k >= 4; k -= 4) {
+      step<R>(sums, a, t.a_ld, b);
+      step<R>(sums, a + 1, t.a_ld, b + kTileCols);
+      step<R>(sums, a + 2, t.a_ld, b + 2 * kTileCols);
+      step<R>(sums, a + 3, t.a_ld, b + 3 * kTileCols);
+      prefetch_far(upcoming);
+      upcoming += 16;
+      a += 4;
+      b += 4 * kTileCols;
+    }
+    for (; k > 0; --k) {
+      step<R>(sums, a, t.a_ld, b);
+      ++a;
+      b += kTileCols;
+    }
+  }
+
+  const bool in_registers = t.activation == Activation::kNone || t.activation == Activation::kRelu;
+  if (t.cols < kTileCols || !in_registers) {
+    float memory[R * kTileCols];
+    sums.store(memory, kTileCols);
+    finish_in_memory(memory, R, t);
+    return;
+  }
+  if (t.accumulate) sums.add_from(t.y, t.y_ld);
+  if (t.bias) {
+    RowLanes bias;
+    bias.load(t.bias);
+    sums.add(bias);
+  }
+  if (t.residual) sums.add_from(t.residual, t.residual_ld);
+  if (t.activation == Activation::kRelu) sums.relu();
+  if (t.gamma) {
+    RowLanes scale, shift;
+    scale.load(t.gamma);
+    scale.add_one();
+    shift.load(t.beta);
+    sums.modulate(scale, shift);
+  }
+  sums.store(t.y, t.y_ld);
+}
+
+template <int R>
+VLA_INLINE void dispatch(int64_t rows, const TileArgs& t) {
+  if constexpr (R > 1) {
+    if (rows != R) return dispatch<R - 1>(rows, t);
+  }
+  tile<R>(t);
+}
+
+}  // namespace
+
+void run_tile(int64_t rows, const TileArgs& args) { dispatch<kTileRows>(rows, args); }
+
+}  // namespace vla::VLA_ISA

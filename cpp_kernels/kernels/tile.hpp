@@ -1,0 +1,65 @@
+// The register tile that every matrix product in the engine is made of: linear layers, convolutions, and
+// both products of attention.
+#pragma once
+
+#include "kernels/kernels.hpp"
+#include "simd/vec.hpp"
+
+namespace vla::VLA_ISA {
+
+constexpr int kTileCols = kTileVecs * Vec::kWidth;
+
+// The longest stretch of k summed in registers before it is added to y: a panel's part of this depth
+// stays in the first-level cache while every tile of rows passes by, and short partial sums round less.
+constexpr int64_t kDepth = 256;
+
+// y[r][0 .. cols) (+)= sum over k of a[r][k] * b[k][0 .. cols), then what follows the product.
+struct TileArgs {
+  // The k values of a row are `runs` runs of `run` adjacent values, whose starts are `run_stride` apart.
+  const float* a;
+  int64_t a_ld;
+  int64_t runs, run, run_stride;
+  const float* b;  // [runs * run][kTileCols], adjacent
+  float* y;
+  int64_t y_ld;
+  int64_t cols;     // at most kTileCols
+  bool accumulate;  // y already holds the sum over earlier k
+  // Set for the last part of k only; all start at the tile's first row and column.
+  const float* bias;
+  const float* residual;
+  int64_t residual_ld;
+  Activation activation;
+  const float* gamma;
+  const float* beta;
+  // What is needed next, fetched towards the second-level cache meanwhile; may be any address.
+  const float* upcoming;
+};
+
+// rows is 1 .. kTileRows. An element's value depends neither on rows nor on its place in the tile.
+void run_tile(int64_t rows, const TileArgs& args);
+
+// `count` things in shares of at most `limit`, as even as possible.
+struct EvenShares {
+  int64_t shares, base, larger;
+  VLA_INLINE EvenShares(int64_t count, int64_t limit)
+      : shares(ceil_div(count, limit)), base(shares ? count / shares : 0), larger(shares ? count % shares : 0) {}
+  VLA_INLINE int64_t size(int64_t share) const { return base + (share < larger ? 1 : 0); }
+};
+
+// Adds what follows the product to the arguments of a tile at `row` and `col` of the whole output.
+VLA_INLINE void set_epilogue(TileArgs& tile, const Epilogue& e, int64_t row, int64_t col) {
+  tile.bias = e.bias ? e.bias + col : nullptr;
+  tile.residual = e.residual ? e.residual + row * e.residual_ld + col : nullptr;
+  tile.residual_ld = e.residual_ld;
+  tile.activation = e.activation;
+  tile.gamma = e.gamma ? e.gamma + col : nullptr;
+  tile.beta = e.gamma ? e.beta + col : nullptr;
+}
+
+VLA_INLINE void clear_epilogue(TileArgs& tile) {
+  tile.bias = tile.residual = tile.gamma = tile.beta = nullptr;
+  tile.residual_ld = 0;
+  tile.activation = Activation::kNone;
+}
+
+}  // namespace vla::VLA_ISA

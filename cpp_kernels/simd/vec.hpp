@@ -1,0 +1,39 @@
+// The vector type of the instruction set that this translation unit is compiled for.
+//
+// The build compiles each kernel source once per instruction set, with VLA_ISA as the namespace and one
+// of VLA_ISA_PORTABLE, VLA_ISA_AVX2, VLA_ISA_AVX512, VLA_ISA_NEON defined. Everything that depends on
+// the instruction set lives in that namespace and nothing here uses the standard library: two copies of
+// an inline function compiled with different flags would be merged by the linker, which may keep the one
+// that this processor cannot run.
+#pragma once
+
+#include <cstdint>
+
+#define VLA_INLINE inline __attribute__((always_inline))
+
+#if defined(VLA_ISA_AVX512)
+#include "simd/vec_avx512.hpp"
+#elif defined(VLA_ISA_AVX2)
+#include "simd/vec_avx2.hpp"
+#elif defined(VLA_ISA_NEON)
+#include "simd/vec_neon.hpp"
+#elif defined(VLA_ISA_PORTABLE)
+#include "simd/vec_portable.hpp"
+#else
+#error "define one of VLA_ISA_PORTABLE, VLA_ISA_AVX2, VLA_ISA_AVX512, VLA_ISA_NEON"
+#endif
+
+namespace vla::VLA_ISA {
+
+VLA_INLINE Vec operator-(Vec a) { return zero() - a; }
+
+VLA_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+VLA_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
+VLA_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }
+
+VLA_INLINE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
+VLA_INLINE int64_t max_of(int64_t a, int64_t b) { return a < b ? b : a; }
+VLA_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+VLA_INLINE int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+}  // namespace vla::VLA_ISA

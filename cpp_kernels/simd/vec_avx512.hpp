@@ -1,0 +1,91 @@
+// Sixteen fp32 values in a 512-bit register: AVX-512 F, DQ, BW and VL.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace vla::VLA_ISA {
+
+struct Vec {
+  static constexpr int kWidth = 16;
+  __m512 v;
+};
+struct Mask {
+  __mmask16 m;
+};
+
+constexpr const char* kIsaName = "avx512";
+constexpr int kTileRows = 14;
+constexpr int kTileVecs = 2;
+constexpr int kPeakAccumulators = 24;
+
+VLA_INLINE Vec zero() { return {_mm512_setzero_ps()}; }
+VLA_INLINE Vec splat(float x) { return {_mm512_set1_ps(x)}; }
+VLA_INLINE Vec broadcast(const float* p) { return {_mm512_set1_ps(*p)}; }
+VLA_INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+VLA_INLINE void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
+
+// The first n lanes (0 <= n <= 16).
+VLA_INLINE __mmask16 lanes_below(int64_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+// The first n values; the rest are zero and their memory is not touched.
+VLA_INLINE Vec load_first(const float* p, int64_t n) { return {_mm512_maskz_loadu_ps(lanes_below(n), p)}; }
+VLA_INLINE void store_first(float* p, Vec a, int64_t n) { _mm512_mask_storeu_ps(p, lanes_below(n), a.v); }
+VLA_INLINE Vec keep_first(Vec a, int64_t n) { return {_mm512_maskz_mov_ps(lanes_below(n), a.v)}; }
+
+VLA_INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
+VLA_INLINE Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
+VLA_INLINE Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
+VLA_INLINE Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
+VLA_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+// max and min return b where either is NaN.
+VLA_INLINE Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
+VLA_INLINE Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
+VLA_INLINE Vec abs(Vec a) { return {_mm512_andnot_ps(_mm512_set1_ps(-0.0f), a.v)}; }
+// The magnitude of a, which is not negative, with the sign of b.
+VLA_INLINE Vec with_sign_of(Vec a, Vec b) {
+  return {_mm512_or_ps(a.v, _mm512_and_ps(_mm512_set1_ps(-0.0f), b.v))};
+}
+VLA_INLINE Mask less(Vec a, Vec b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ)}; }
+VLA_INLINE Vec select(Mask m, Vec yes, Vec no) { return {_mm512_mask_blend_ps(m.m, no.v, yes.v)}; }
+VLA_INLINE Vec round_to_even(Vec a) {
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+// 2^n for integral n in [-126, 127].
+VLA_INLINE Vec power_of_two(Vec n) {
+  const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23))};
+}
+VLA_INLINE float sum(Vec a) { return _mm512_reduce_add_ps(a.v); }
+VLA_INLINE float max_lane(Vec a) { return _mm512_reduce_max_ps(a.v); }
+
+// dst[j][i] = src[i][j] for a square block of kWidth.
+VLA_INLINE void transpose(const float* src, int64_t src_ld, float* dst, int64_t dst_ld) {
+  struct Four {
+    __m512 c0, c1, c2, c3;  // lane q of c_j holds column 4 q + j of four rows
+  };
+  const auto four_rows = [&](int row) {
+    const float* p = src + row * src_ld;
+    const __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + src_ld);
+    const __m512 c = _mm512_loadu_ps(p + 2 * src_ld), d = _mm512_loadu_ps(p + 3 * src_ld);
+    const __m512 ab_low = _mm512_unpacklo_ps(a, b), ab_high = _mm512_unpackhi_ps(a, b);
+    const __m512 cd_low = _mm512_unpacklo_ps(c, d), cd_high = _mm512_unpackhi_ps(c, d);
+    return Four{_mm512_shuffle_ps(ab_low, cd_low, 0x44), _mm512_shuffle_ps(ab_low, cd_low, 0xee),
+                _mm512_shuffle_ps(ab_high, cd_high, 0x44), _mm512_shuffle_ps(ab_high, cd_high, 0xee)};
+  };
+  const auto lanes_to_rows = [&](__m512 a, __m512 b, __m512 c, __m512 d, float* out) {
+    const __m512 ab_low = _mm512_shuffle_f32x4(a, b, 0x44), ab_high = _mm512_shuffle_f32x4(a, b, 0xee);
+    const __m512 cd_low = _mm512_shuffle_f32x4(c, d, 0x44), cd_high = _mm512_shuffle_f32x4(c, d, 0xee);
+    _mm512_storeu_ps(out, _mm512_shuffle_f32x4(ab_low, cd_low, 0x88));
+    _mm512_storeu_ps(out + 4 * dst_ld, _mm512_shuffle_f32x4(ab_low, cd_low, 0xdd));
+    _mm512_storeu_ps(out + 8 * dst_ld, _mm512_shuffle_f32x4(ab_high, cd_high, 0x88));
+    _mm512_storeu_ps(out + 12 * dst_ld, _mm512_shuffle_f32x4(ab_high, cd_high, 0xdd));
+  };
+  const Four a = four_rows(0), b = four_rows(4), c = four_rows(8), d = four_rows(12);
+  lanes_to_rows(a.c0, b.c0, c.c0, d.c0, dst);
+  lanes_to_rows(a.c1, b.c1, c.c1, d.c1, dst + dst_ld);
+  lanes_to_rows(a.c2, b.c2, c.c2, d.c2, dst + 2 * dst_ld);
+  lanes_to_rows(a.c3, b.c3, c.c3, d.c3, dst + 3 * dst_ld);
+}
+
+}  // namespace vla::VLA_ISA

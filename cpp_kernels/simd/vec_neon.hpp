@@ -1,0 +1,82 @@
+// Four fp32 values in a 128-bit register: AArch64 Advanced SIMD.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <cstdint>
+
+namespace vla::VLA_ISA {
+
+struct Vec {
+  static constexpr int kWidth = 4;
+  float32x4_t v;
+};
+struct Mask {
+  uint32x4_t m;
+};
+
+constexpr const char* kIsaName = "neon";
+constexpr int kTileRows = 4;
+constexpr int kTileVecs = 4;
+constexpr int kPeakAccumulators = 24;
+
+VLA_INLINE Vec zero() { return {vdupq_n_f32(0.0f)}; }
+VLA_INLINE Vec splat(float x) { return {vdupq_n_f32(x)}; }
+VLA_INLINE Vec broadcast(const float* p) { return {vdupq_n_f32(*p)}; }
+VLA_INLINE Vec load(const float* p) { return {vld1q_f32(p)}; }
+VLA_INLINE void store(float* p, Vec a) { vst1q_f32(p, a.v); }
+
+// All bits set in the first n lanes (0 <= n <= 4).
+VLA_INLINE uint32x4_t lanes_below(int64_t n) {
+  const uint32_t index[4] = {0, 1, 2, 3};
+  return vcltq_u32(vld1q_u32(index), vdupq_n_u32(static_cast<uint32_t>(n)));
+}
+// The first n values; the rest are zero and their memory is not touched.
+VLA_INLINE Vec load_first(const float* p, int64_t n) {
+  float lanes[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  for (int64_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return {vld1q_f32(lanes)};
+}
+VLA_INLINE void store_first(float* p, Vec a, int64_t n) {
+  float lanes[4];
+  vst1q_f32(lanes, a.v);
+  for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
+}
+VLA_INLINE Vec keep_first(Vec a, int64_t n) {
+  return {vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a.v), lanes_below(n)))};
+}
+
+VLA_INLINE Vec operator+(Vec a, Vec b) { return {vaddq_f32(a.v, b.v)}; }
+VLA_INLINE Vec operator-(Vec a, Vec b) { return {vsubq_f32(a.v, b.v)}; }
+VLA_INLINE Vec operator*(Vec a, Vec b) { return {vmulq_f32(a.v, b.v)}; }
+VLA_INLINE Vec operator/(Vec a, Vec b) { return {vdivq_f32(a.v, b.v)}; }
+VLA_INLINE Vec fma(Vec a, Vec b, Vec c) { return {vfmaq_f32(c.v, a.v, b.v)}; }
+// max and min return NaN where either is NaN (elsewhere: b, which callers make the value that may be NaN).
+VLA_INLINE Vec max(Vec a, Vec b) { return {vmaxq_f32(a.v, b.v)}; }
+VLA_INLINE Vec min(Vec a, Vec b) { return {vminq_f32(a.v, b.v)}; }
+VLA_INLINE Vec abs(Vec a) { return {vabsq_f32(a.v)}; }
+// The magnitude of a, which is not negative, with the sign of b.
+VLA_INLINE Vec with_sign_of(Vec a, Vec b) { return {vbslq_f32(vdupq_n_u32(0x80000000u), b.v, a.v)}; }
+VLA_INLINE Mask less(Vec a, Vec b) { return {vcltq_f32(a.v, b.v)}; }
+VLA_INLINE Vec select(Mask m, Vec yes, Vec no) { return {vbslq_f32(m.m, yes.v, no.v)}; }
+VLA_INLINE Vec round_to_even(Vec a) { return {vrndnq_f32(a.v)}; }
+// 2^n for integral n in [-126, 127].
+VLA_INLINE Vec power_of_two(Vec n) {
+  const int32x4_t biased = vaddq_s32(vcvtq_s32_f32(n.v), vdupq_n_s32(127));
+  return {vreinterpretq_f32_s32(vshlq_n_s32(biased, 23))};
+}
+VLA_INLINE float sum(Vec a) { return vaddvq_f32(a.v); }
+VLA_INLINE float max_lane(Vec a) { return vmaxvq_f32(a.v); }
+
+// dst[j][i] = src[i][j] for a square block of kWidth.
+VLA_INLINE void transpose(const float* src, int64_t src_ld, float* dst, int64_t dst_ld) {
+  const float32x4_t a = vld1q_f32(src), b = vld1q_f32(src + src_ld);
+  const float32x4_t c = vld1q_f32(src + 2 * src_ld), d = vld1q_f32(src + 3 * src_ld);
+  const float32x4x2_t ab = vtrnq_f32(a, b), cd = vtrnq_f32(c, d);
+  vst1q_f32(dst, vcombine_f32(vget_low_f32(ab.val[0]), vget_low_f32(cd.val[0])));
+  vst1q_f32(dst + dst_ld, vcombine_f32(vget_low_f32(ab.val[1]), vget_low_f32(cd.val[1])));
+  vst1q_f32(dst + 2 * dst_ld, vcombine_f32(vget_high_f32(ab.val[0]), vget_high_f32(cd.val[0])));
+  vst1q_f32(dst + 3 * dst_ld, vcombine_f32(vget_high_f32(ab.val[1]), vget_high_f32(cd.val[1])));
+}
+
+}  // namespace vla::VLA_ISA

@@ -1,0 +1,179 @@
+#include <limits>
+
+#include "kernels_common.hpp"
+
+using namespace vla;
+using namespace vla::test;
+
+namespace {
+
+struct Problem {
+  int64_t queries, keys, heads, kv_heads, dim;
+  bool bias = false;
+  float scale = 0.3f;
+  float spread = 1.0f;  // of q and k
+  int64_t extra = 0;    // leading dimensions beyond the columns
+
+  std::string name() const {
+    return std::to_string(queries) + " queries " + std::to_string(keys) + " keys " + std::to_string(heads) + "/" +
+           std::to_string(kv_heads) + " heads of " + std::to_string(dim);
+  }
+};
+
+struct Case {
+  Problem p;
+  Floats q, k, v, bias;
+
+  explicit Case(const Problem& problem) : p(problem) {
+    Random random(5);
+    q = random.floats(p.queries * q_ld(), -p.spread, p.spread);
+    k = random.floats(p.keys * kv_ld(), -p.spread, p.spread);
+    v = random.floats(p.keys * kv_ld());
+    bias = random.floats(p.heads * p.queries * p.keys, -2.0f, 2.0f);
+  }
+  int64_t q_ld() const { return p.heads * p.dim + p.extra; }
+  int64_t kv_ld() const { return p.kv_heads * p.dim + p.extra; }
+  AttentionArgs args(Matrix& y) const {
+    AttentionArgs a;
+    a.q = q.data();
+    a.q_ld = q_ld();
+    a.k = k.data();
+    a.k_ld = a.v_ld = kv_ld();
+    a.v = v.data();
+    a.bias = p.bias ? bias.data() : nullptr;
+    a.y = y.data();
+    a.y_ld = y.ld();
+    a.queries = p.queries;
+    a.keys = p.keys;
+    a.heads = p.heads;
+    a.kv_heads = p.kv_heads;
+    a.head_dim = p.dim;
+    a.scale = p.scale;
+    return a;
+  }
+  Matrix result() const { return Matrix(p.queries, p.heads * p.dim, p.heads * p.dim + p.extra); }
+
+  std::vector<double> expected(int64_t head, int64_t query) const {
+    const int64_t kv = head / (p.heads / p.kv_heads);
+    std::vector<double> s(static_cast<size_t>(p.keys)), out(static_cast<size_t>(p.dim));
+    double largest = -std::numeric_limits<double>::infinity(), total = 0;
+    for (int64_t j = 0; j < p.keys; ++j) {
+      double dot = 0;
+      for (int64_t c = 0; c < p.dim; ++c) {
+        dot += static_cast<double>(q[static_cast<size_t>(query * q_ld() + head * p.dim + c)]) *
+               k[static_cast<size_t>(j * kv_ld() + kv * p.dim + c)];
+      }
+      dot *= p.scale;
+      if (p.bias) dot += bias[static_cast<size_t>((head * p.queries + query) * p.keys + j)];
+      s[static_cast<size_t>(j)] = dot;
+      largest = std::max(largest, dot);
+    }
+    for (double& value : s) total += value = std::exp(value - largest);
+    for (int64_t j = 0; j < p.keys; ++j) {
+      for (int64_t c = 0; c < p.dim; ++c) {
+        out[static_cast<size_t>(c)] +=
+            s[static_cast<size_t>(j)] / total * v[static_cast<size_t>(j * kv_ld() + kv * p.dim + c)];
+      }
+    }
+    return out;
+  }
+};
+
+void run(const KernelTable& table, const AttentionArgs& a, int64_t query_step) {
+  Floats packed_kv(static_cast<size_t>(a.kv_heads * table.attention_packed_size(a)), -777.25f);
+  Floats scratch(static_cast<size_t>(table.attention_scratch(a)), std::numeric_limits<float>::quiet_NaN());
+  for (int64_t h = 0; h < a.kv_heads; ++h) table.attention_pack(a, {h, h + 1}, packed_kv.data());
+  for (int64_t h = 0; h < a.heads; ++h) {
+    for (int64_t q = 0; q < a.queries; q += query_step) {
+      table.attention(a, h, {q, std::min(a.queries, q + query_step)}, packed_kv.data(), scratch.data());
+    }
+  }
+}
+
+void check_case(const Case& c, double tolerance) {
+  const Problem& p = c.p;
+  const check::Context context(p.name());
+  for_each_isa([&](const KernelTable& table) {
+    Matrix y = c.result();
+    run(table, c.args(y), p.queries);
+    CHECK(y.intact());
+    for (int64_t h = 0; h < p.heads; ++h) {
+      for (int64_t i = 0; i < p.queries; ++i) {
+        const std::vector<double> expected = c.expected(h, i);
+        for (int64_t d = 0; d < p.dim; ++d) {
+          CHECK_CLOSE(y.at(i, h * p.dim + d), expected[static_cast<size_t>(d)], tolerance);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+TEST(any_number_of_keys) {
+  for (const int64_t keys : {1, 2, 7, 16, 31, 32, 33, 100, 255, 256, 257, 513, 634}) {
+    check_case(Case({15, keys, 2, 2, 16}), 1e-6);
+  }
+}
+
+TEST(any_head_width) {
+  for (const int64_t dim : {1, 3, 8, 17, 31, 32, 33, 64, 80, 96}) check_case(Case({9, 70, 2, 2, dim}), 1e-6);
+}
+
+TEST(any_number_of_queries) {
+  for (const int64_t queries : {1, 2, 5, 6, 13, 14, 15, 50}) check_case(Case({queries, 40, 1, 1, 64}), 1e-6);
+}
+
+TEST(grouped_query_heads) {
+  check_case(Case({10, 50, 8, 2, 24}), 1e-6);
+  check_case(Case({10, 50, 6, 1, 24}), 1e-6);
+}
+
+TEST(bias_and_leading_dimensions) {
+  check_case(Case({15, 300, 3, 3, 20, true, 1.0f, 0.5f, 5}), 1e-6);
+  check_case(Case({4, 9, 2, 1, 7, true, 1.0f, 0.5f, 2}), 1e-6);
+}
+
+TEST(negative_scale) { check_case(Case({6, 40, 1, 1, 16, false, -0.5f}), 1e-6); }
+
+TEST(scores_far_beyond_what_exp_can_hold) { check_case(Case({8, 530, 1, 1, 64, false, 1.0f, 10.0f}), 2e-4); }
+
+TEST(masked_keys_have_no_weight) {
+  Case c({7, 600, 2, 2, 8, true, 1.0f, 0.5f});
+  for (int64_t row = 0; row < 2 * 7; ++row) {
+    for (int64_t j = 0; j < 600; ++j) {
+      const bool masked = j < 290 || j % 3 == 0;  // the whole first block, and some of the others
+      if (masked) c.bias[static_cast<size_t>(row * 600 + j)] = -std::numeric_limits<float>::infinity();
+    }
+  }
+  check_case(c, 1e-6);
+}
+
+TEST(nan_is_passed_on) {
+  Case c({3, 20, 1, 1, 8});
+  c.q[8] = std::numeric_limits<float>::quiet_NaN();  // of the second query
+  for_each_isa([&](const KernelTable& table) {
+    Matrix y = c.result();
+    run(table, c.args(y), 3);
+    for (int64_t d = 0; d < 8; ++d) {
+      CHECK(!std::isnan(y.at(0, d)));
+      CHECK(std::isnan(y.at(1, d)));
+      CHECK(!std::isnan(y.at(2, d)));
+    }
+  });
+}
+
+TEST(bits_do_not_depend_on_the_partition) {
+  const Case c({61, 300, 2, 1, 40, true});
+  for_each_isa([&](const KernelTable& table) {
+    Matrix whole = c.result();
+    run(table, c.args(whole), 61);
+    for (const int64_t step : {1, 5, 14, 30}) {
+      Matrix parts = c.result();
+      run(table, c.args(parts), step);
+      CHECK(same_bits(whole.copy(), parts.copy()));
+    }
+  });
+}
+
+CHECK_MAIN()
