@@ -78,7 +78,7 @@ class Bench:
         return {value.key: value.value for value in received[-1].status[0].values}
 
     def close(self) -> None:
-        self.robot.close()
+        assert self.robot.stop()
         self.executor.shutdown()
         self.robot.destroy_node()
         self.node.destroy_node()

@@ -48,13 +48,14 @@ class CameraWorker:
             self._waiting = snapshot, stamp
             self._changed.notify()
 
-    def close(self) -> None:
-        """Ends the thread."""
+    def close(self) -> bool:
+        """Ends the thread; whether it has ended."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         if self._thread.ident is not None:
-            self._thread.join(timeout=2.0)
+            self._thread.join(timeout=1.0)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:

@@ -5,27 +5,23 @@ Run it with `ros2 run vla_simd_ros robot_sim_node --ros-args --params-file robot
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
-import rclpy
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.clock import Clock, ClockType
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.qos import QoSProfile, qos_profile_sensor_data
-from rclpy.signals import SignalHandlerOptions
 from rclpy.time import Time
 from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import Image, JointState
 from trajectory_msgs.msg import JointTrajectory
 
+from vla_simd_ros.nodes import qos
+from vla_simd_ros.nodes.diagnostics import DiagnosticsPublisher, Level, Status
+from vla_simd_ros.nodes.process import run_node
 from vla_simd_ros.nodes.robot_sim_cameras import CameraWorker, Picture
 from vla_simd_ros.nodes.robot_sim_images import image_message
 from vla_simd_ros.sim.arm import JOINT_NAMES
@@ -96,15 +92,14 @@ class RobotSimNode(Node):
         return values
 
     def _create_interfaces(self) -> None:
-        self._joint_states = self.create_publisher(JointState, "joint_states", QoSProfile(depth=10))
+        self._joint_states = self.create_publisher(JointState, "joint_states", qos.STATE)
         self._images = {
-            name: self.create_publisher(Image, f"camera/{name}/image_raw", qos_profile_sensor_data)
-            for name in CAMERAS
+            name: self.create_publisher(Image, f"camera/{name}/image_raw", qos.CAMERA) for name in CAMERAS
         }
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
+        self._diagnostics = DiagnosticsPublisher(self)
         if self._publish_clock:
-            self._clock_out = self.create_publisher(ClockMessage, "/clock", QoSProfile(depth=1))
-        self.create_subscription(JointTrajectory, "joint_trajectory", self._on_command, QoSProfile(depth=1))
+            self._clock_out = self.create_publisher(ClockMessage, "/clock", qos.COMMAND)
+        self.create_subscription(JointTrajectory, "joint_trajectory", self._on_command, qos.COMMAND)
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -155,18 +150,13 @@ class RobotSimNode(Node):
         self._images[camera].publish(image_message(picture, stamp.to_msg(), f"{camera}_camera"))
 
     def _publish_diagnostics(self) -> None:
-        counts = {f"frames sent {name}": count for name, count in self._cameras.sent.items()}
-        counts["frames skipped"] = self._cameras.skipped
-        counts.update({f"commands {name}": count for name, count in self._commands.items()})
-        status = DiagnosticStatus(name=f"{self.get_name()}: simulation", hardware_id="simulated SO-101")
-        status.level, status.message = DiagnosticStatus.OK, "running"
+        status = Status("simulation")
+        status.values.update({f"frames sent {name}": count for name, count in self._cameras.sent.items()})
+        status.values["frames skipped"] = self._cameras.skipped
+        status.values.update({f"commands {name}": count for name, count in self._commands.items()})
         if self._cameras.stopped:
-            stopped = ", ".join(sorted(self._cameras.stopped))
-            status.level, status.message = DiagnosticStatus.WARN, f"stopped cameras: {stopped}"
-        status.values = [KeyValue(key=key, value=str(value)) for key, value in counts.items()]
-        message = DiagnosticArray(status=[status])
-        message.header.stamp = self._stamp(self._robot.time).to_msg()
-        self._diagnostics.publish(message)
+            status.add(Level.WARN, f"stopped cameras: {', '.join(sorted(self._cameras.stopped))}")
+        self._diagnostics.publish(status)
 
     # --- in ---------------------------------------------------------------------------------------
 
@@ -217,34 +207,18 @@ class RobotSimNode(Node):
             raise ValueError(f"stopped_cameras: got {', '.join(unknown)}, expected some of {expected}")
         self._cameras.stopped = frozenset(wanted)
 
-    def close(self) -> None:
-        """Ends the camera thread."""
-        self._cameras.close()
+    def stop(self) -> bool:
+        """Ends the camera thread; whether it has ended."""
+        return self._cameras.close()
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Runs the node until it is interrupted; 1 when it could not start or the cameras failed."""
-    # rclpy's own handlers end the context at once, under the feet of the camera thread.
-    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-    node: RobotSimNode | None = None
     try:
-        node = RobotSimNode()
-        executor = SingleThreadedExecutor()
-        executor.add_node(node)
-        while not stopping.is_set():
-            executor.spin_once(timeout_sec=0.1)
+        return run_node(RobotSimNode, args)
     except (SimulationError, ValueError) as error:
         print(f"robot_sim_node: {error}", file=sys.stderr)
         return 1
-    finally:
-        if node is not None:
-            node.close()
-            node.destroy_node()
-        rclpy.try_shutdown()
-    return 0
 
 
 if __name__ == "__main__":
