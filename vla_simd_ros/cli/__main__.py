@@ -28,6 +28,8 @@ _EXTRAS = {
     "mujoco": "sim",
     "matplotlib": "sim",
 }
+# Modules that every installation should have.
+_REQUIRED = ("numpy", "safetensors", "tokenizers", "cv2")
 _USAGE_ERROR = 2
 _INTERRUPTED = 130
 
@@ -93,6 +95,8 @@ def _explain_missing_module(name: str) -> str | None:
         return (
             f"this command needs '{top}', which is not installed: pip install 'vla_simd_ros[{_EXTRAS[top]}]'"
         )
+    if top in _REQUIRED:
+        return f"'{top}' is not installed: pip install vla_simd_ros"
     return None
 
 

@@ -1,0 +1,136 @@
+"""``vla_simd check``: the engine's actions beside those of a reference implementation."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vla_simd_ros.executors.simd_executor import SimdExecutor
+    from vla_simd_ros.fidelity.check import OutputReport
+    from vla_simd_ros.fidelity.trace import TraceEntry
+
+_INSTRUCTION = "put the tape into the box"
+
+
+def add_parser(commands: Any) -> None:
+    """Add this command to argparse's ``commands``."""
+    parser = commands.add_parser(
+        "check",
+        help="compare the engine's actions with a reference implementation",
+        description="Run random raw observations (uint8 frames, state in robot units) through the engine and "
+        "through a reference in float32 and float64. Exit code 1 if the actions are too far apart.",
+    )
+    parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
+    parser.add_argument(
+        "--reference",
+        choices=("lerobot", "torch", "float64"),
+        help="LeRobot's own policy (act), this package's PyTorch network (impact), or the same graph in "
+        "numpy (any policy); default: the most independent one that the policy has",
+    )
+    parser.add_argument("--observations", type=_positive, default=4, metavar="N", help="default: 4")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the observations (default: 0)")
+    parser.add_argument(
+        "--instruction", default=_INSTRUCTION, help=f"for policies that take one (default: '{_INSTRUCTION}')"
+    )
+    parser.add_argument("--threads", type=int, default=0, help="engine threads (default: one per core)")
+    parser.add_argument("--trace", action="store_true", help="list every tensor, not only one that departs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to FILE")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare, print, and return 0 if the actions are within the bound."""
+    from vla_simd_ros.checkpoints import load_checkpoint
+    from vla_simd_ros.executors.simd_executor import SimdExecutor
+    from vla_simd_ros.fidelity.check import compare, trace_tensors
+    from vla_simd_ros.fidelity.observations import random_observations
+    from vla_simd_ros.fidelity.references import references_for
+
+    checkpoint = load_checkpoint(args.checkpoint)
+    reference = args.reference or references_for(checkpoint.type)[0]
+    executor = SimdExecutor(threads=args.threads)
+    observations = random_observations(checkpoint, args.observations, args.seed)
+    report = compare(checkpoint, executor, reference, args.instruction, observations, _progress)
+    entries: list[TraceEntry] = []
+    if args.trace or not report.passed:
+        _progress("tensor by tensor against float64")
+        entries = trace_tensors(checkpoint, executor, args.instruction, observations[0])
+    _print(args, report, reference, executor)
+    _print_trace(entries, args.trace)
+    if args.json:
+        content = _to_json(args, report, reference, executor, entries)
+        args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return 0 if report.passed else 1
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of observations, expected 1 or more")
+    return int(text)
+
+
+def _progress(what: str) -> None:
+    print(f"check: {what} ...", file=sys.stderr, flush=True)
+
+
+def _print(args: argparse.Namespace, report: OutputReport, reference: str, executor: SimdExecutor) -> None:
+    shape = "x".join(map(str, report.shape))
+    print(f"{args.checkpoint}: engine ({executor.isa}, {executor.threads} threads) against {reference},")
+    print(f"{args.observations} observations, output '{report.name}' {shape}, largest {report.largest:.6g}")
+    print(f"{'':34}{'max abs':>11}{'/ largest':>11}{'rel. RMS':>11}")
+    for label, row in (
+        ("engine from reference (float32)", report.error),
+        ("engine from reference (float64)", report.error_float64),
+        ("reference, float32 from float64", report.departure),
+    ):
+        print(f"{label:34}{row.absolute:11.3e}{row.relative:11.3e}{row.rms:11.3e}")
+    verdict = "pass" if report.passed else "FAIL"
+    print(f"{verdict}: bound on max abs / largest is {report.bound:.3e}")
+
+
+def _print_trace(entries: list[TraceEntry], everything: bool) -> None:
+    from vla_simd_ros.fidelity.trace import first_departure
+
+    if not entries:
+        return
+    if everything:
+        print(f"{'tensor':44}{'shape':>14}{'/ largest':>11}{'float32':>11}")
+        for entry in entries:
+            shape = "x".join(map(str, entry.tensor.shape))
+            error, single = entry.error.relative, entry.departure.relative
+            mark = "  departs" if entry.departs else ""
+            print(f"{entry.tensor.name:44}{shape:>14}{error:11.3e}{single:11.3e}{mark}")
+    first = first_departure(entries)
+    if first is None:
+        print("no tensor departs from the float64 run of the same programs")
+    else:
+        print(
+            f"first tensor that departs: {first.tensor.name} (block {first.tensor.block}), by "
+            f"{first.error.relative:.3e} of its largest value; plain float32 by {first.departure.relative:.3e}"
+        )
+
+
+def _to_json(
+    args: argparse.Namespace,
+    report: OutputReport,
+    reference: str,
+    executor: SimdExecutor,
+    entries: list[TraceEntry],
+) -> dict[str, Any]:
+    from vla_simd_ros.fidelity.trace import first_departure
+
+    first = first_departure(entries)
+    return {
+        "checkpoint": str(args.checkpoint),
+        "reference": reference,
+        "isa": executor.isa,
+        "threads": executor.threads,
+        "observations": args.observations,
+        "seed": args.seed,
+        "outputs": [report.to_json()],
+        "passed": report.passed,
+        "first_departure": None if first is None else first.tensor.name,
+    }

@@ -1,0 +1,1 @@
+"""Comparison of the engine's actions with those of reference implementations, on raw observations."""

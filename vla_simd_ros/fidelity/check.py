@@ -1,0 +1,93 @@
+"""The comparison behind ``vla_simd check``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.executors.base import Executor
+from vla_simd_ros.fidelity.measure import Distance, allowed, distance
+from vla_simd_ros.fidelity.observations import RawObservation
+from vla_simd_ros.fidelity.programs import compile_policy, run_programs
+from vla_simd_ros.fidelity.references import make_reference
+from vla_simd_ros.fidelity.trace import TraceEntry, trace
+from vla_simd_ros.policies.registry import define_policy
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class OutputReport:
+    """One output over all observations: distances from the reference in float32 and in float64."""
+
+    name: str
+    shape: tuple[int, ...]
+    largest: float
+    error: Distance
+    error_float64: Distance
+    departure: Distance
+
+    @property
+    def bound(self) -> float:
+        """What the relative errors may be."""
+        return allowed(self.departure.relative)
+
+    @property
+    def passed(self) -> bool:
+        """Whether both runs of the reference are within the bound; not for values that are no numbers."""
+        return self.error.relative <= self.bound and self.error_float64.relative <= self.bound
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "bound": self.bound, "passed": self.passed}
+
+
+def compare(
+    checkpoint: Checkpoint,
+    executor: Executor,
+    reference: str,
+    instruction: str,
+    observations: list[RawObservation],
+    progress: Callable[[str], None],
+) -> OutputReport:
+    """Actions of ``executor`` against those of ``reference``, from raw observations on both sides.
+
+    ``progress`` is told what runs next. Raises `UnavailableReferenceError`, `CheckpointError`.
+    """
+    progress(f"engine, {len(observations)} observations")
+    ours = _predict_with(executor, checkpoint, instruction, observations)
+    expected = {}
+    for dtype in (np.float32, np.float64):
+        progress(f"reference {reference} in {np.dtype(dtype).name}")
+        model = make_reference(reference, checkpoint, instruction, dtype)
+        expected[dtype] = np.stack([model.predict(observation) for observation in observations])
+    single, double = expected[np.float32], expected[np.float64]
+    return OutputReport(
+        name="action",
+        shape=ours.shape[1:],
+        largest=float(np.abs(double).max()),
+        error=distance(ours, single),
+        error_float64=distance(ours, double),
+        departure=distance(single, double),
+    )
+
+
+def trace_tensors(
+    checkpoint: Checkpoint, executor: Executor, instruction: str, observation: RawObservation
+) -> list[TraceEntry]:
+    """Every tensor of one query against the float64 run of the same programs."""
+    compiled, ids = compile_policy(checkpoint, define_policy(checkpoint), instruction)
+    return list(trace(executor, compiled, ids, observation))
+
+
+def _predict_with(
+    executor: Executor, checkpoint: Checkpoint, instruction: str, observations: list[RawObservation]
+) -> Array:
+    compiled, ids = compile_policy(checkpoint, define_policy(checkpoint), instruction)
+    executable = executor.load(compiled)
+    actions = [run_programs(executable, compiled, ids, o)["action"] for o in observations]
+    return np.stack(actions)

@@ -1,0 +1,61 @@
+"""LeRobot's own ACT with its own processors (LeRobot 0.4 and later)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.fidelity.errors import UnavailableReferenceError
+from vla_simd_ros.fidelity.observations import RawObservation
+
+Array = npt.NDArray[Any]
+
+_HOW = (
+    "install it into this environment with: pip install lerobot "
+    "(or prepare a separate environment: scripts/make_reference_env.sh DIR)"
+)
+
+
+class LeRobotAct:
+    """ACT as LeRobot loads it from ``folder``, every weight required, computing in ``dtype``."""
+
+    def __init__(self, folder: Path, dtype: type[np.floating[Any]]) -> None:
+        try:
+            import torch
+            from lerobot.policies.act.modeling_act import ACTPolicy
+            from lerobot.policies.factory import make_pre_post_processors
+        except ImportError as error:
+            raise UnavailableReferenceError(f"LeRobot cannot be imported ({error}); {_HOW}") from None
+        self._torch = torch
+        self._dtype = torch.float64 if dtype is np.float64 else torch.float32
+        self._policy = ACTPolicy.from_pretrained(str(folder), strict=True).to(self._dtype)
+        self._before, self._after = make_pre_post_processors(
+            self._policy.config,
+            pretrained_path=str(folder),
+            preprocessor_overrides={"device_processor": {"device": "cpu"}},
+        )
+        # LeRobot creates its zero latent in float32 whatever the weights are.
+        self._policy.model.encoder_latent_input_proj.register_forward_pre_hook(
+            lambda module, inputs: tuple(x.to(module.weight.dtype) for x in inputs)
+        )
+
+    def predict(self, observation: RawObservation) -> Array:
+        """Actions ``[chunk, A]`` in robot units."""
+        batch = {f"observation.images.{name}": self._frame(x) for name, x in observation.images.items()}
+        for key, values in (
+            ("observation.state", observation.state),
+            ("observation.environment_state", observation.env_state),
+        ):
+            if values is not None:
+                batch[key] = self._torch.from_numpy(values).to(self._dtype)
+        actions = self._after(self._policy.predict_action_chunk(self._before(batch)))
+        result: Array = actions[0].numpy()
+        return result
+
+    def _frame(self, image: npt.NDArray[np.uint8]) -> Any:
+        """Channels first, 0 to 1, as LeRobot's datasets and robots give them."""
+        pixels = self._torch.from_numpy(image).permute(2, 0, 1).contiguous()
+        return pixels.to(self._dtype) / 255

@@ -1,0 +1,41 @@
+"""How far two sets of outputs are apart, and how far they may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+# Of the largest absolute action.
+BOUND = 2e-6
+# Where the float32 reference itself departs from its float64 run by more than the bound.
+DEPARTURE_FACTOR = 1.5
+
+
+@dataclass(frozen=True)
+class Distance:
+    """Largest absolute difference, the same over the largest expected value, and relative RMS."""
+
+    absolute: float
+    relative: float
+    rms: float
+
+
+def distance(actual: Array, expected: Array) -> Distance:
+    """Distance of ``actual`` from ``expected``, in float64; not finite where ``actual`` is not."""
+    target = expected.astype(np.float64)
+    difference = actual.astype(np.float64) - target
+    absolute = float(np.abs(difference).max(initial=0.0))
+    largest = float(np.abs(target).max(initial=0.0))
+    energy = float(np.square(target).sum())
+    rms = float(np.sqrt(np.square(difference).sum() / energy)) if energy else float(absolute > 0)
+    return Distance(absolute, absolute / largest if largest else float(absolute > 0), rms)
+
+
+def allowed(departure: float) -> float:
+    """The bound on the relative error, given the float32 reference's own departure from float64."""
+    return max(BOUND, DEPARTURE_FACTOR * departure)

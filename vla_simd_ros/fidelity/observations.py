@@ -1,0 +1,57 @@
+"""Random observations as a robot gives them: uint8 frames, state in robot units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.checkpoints import Checkpoint, Feature, FeatureKind
+
+U8 = npt.NDArray[np.uint8]
+F32 = npt.NDArray[np.float32]
+
+# Side, in pixels, of the patches of even colour that the frames are made of.
+_PATCH = 16
+_NOISE = 24
+
+
+@dataclass(frozen=True)
+class RawObservation:
+    """Images ``[H, W, 3]`` by camera; vectors are None where the policy takes none."""
+
+    images: dict[str, U8]
+    state: F32 | None
+    env_state: F32 | None
+
+
+def random_observations(checkpoint: Checkpoint, count: int, seed: int) -> list[RawObservation]:
+    """``count`` observations within the range that the checkpoint's statistics describe."""
+    return [_observation(checkpoint, np.random.default_rng([seed, index])) for index in range(count)]
+
+
+def _observation(checkpoint: Checkpoint, rng: np.random.Generator) -> RawObservation:
+    images = {name: _frame(feature, rng) for name, feature in checkpoint.cameras.items()}
+    vectors = {
+        feature.kind: _vector(checkpoint, feature, rng)
+        for feature in checkpoint.features_in.values()
+        if feature.kind in (FeatureKind.STATE, FeatureKind.ENV)
+    }
+    return RawObservation(images, vectors.get(FeatureKind.STATE), vectors.get(FeatureKind.ENV))
+
+
+def _frame(feature: Feature, rng: np.random.Generator) -> U8:
+    """Coloured patches under pixel noise: large structure and small, every value from 0 to 255."""
+    channels, height, width = feature.shape
+    grid = (-(-height // _PATCH), -(-width // _PATCH), channels)
+    colours = rng.integers(0, 256, grid).repeat(_PATCH, axis=0).repeat(_PATCH, axis=1)
+    noise = rng.integers(-_NOISE, _NOISE + 1, (height, width, channels))
+    frame: U8 = np.clip(colours[:height, :width] + noise, 0, 255).astype(np.uint8)
+    return frame
+
+
+def _vector(checkpoint: Checkpoint, feature: Feature, rng: np.random.Generator) -> F32:
+    normalizer = checkpoint.normalizers[feature.name]
+    spread = rng.uniform(-1.5, 1.5, feature.channels)
+    return (normalizer.offset + normalizer.divisor * spread).astype(np.float32)
