@@ -1,0 +1,64 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.hpp"
+
+namespace vla::python {
+namespace {
+
+using FloatMatrix = py::array_t<float, py::array::c_style>;
+
+std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const std::vector<int>& affinity,
+                                    int64_t spin_us) {
+  EngineOptions options;
+  options.threads = threads;
+  options.isa = isa;
+  options.affinity = affinity;
+  options.spin_us = spin_us;
+  return std::make_shared<Engine>(options);
+}
+
+std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights) {
+  if (weights.ndim() != 2) {
+    throw std::invalid_argument("weights: got " + std::to_string(weights.ndim()) + " dimensions, expected [n, k]");
+  }
+  const float* data = weights.data();
+  const int64_t n = weights.shape(0);
+  const int64_t k = weights.shape(1);
+  const py::gil_scoped_release release;
+  return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k));
+}
+
+}  // namespace
+
+void register_engine(py::module_& module) {
+  py::register_local_exception<Cancelled>(module, "Cancelled", PyExc_RuntimeError);
+  py::register_local_exception<RunError>(module, "RunError", PyExc_ValueError);
+
+  py::class_<PackedWeights, std::shared_ptr<PackedWeights>>(module, "PackedWeights",
+                                                            "Weights [n, k] in the layout of one instruction set.")
+      .def_property_readonly("isa", [](const PackedWeights& weights) { return weights.kernels().isa; })
+      .def_property_readonly("n", &PackedWeights::n)
+      .def_property_readonly("k", &PackedWeights::k)
+      .def_property_readonly("bytes", &PackedWeights::bytes);
+
+  py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine", "Kernels, a team of threads and scratch memory.")
+      .def(py::init(&make_engine), py::arg("threads") = 0, py::arg("isa") = "",
+           py::arg("affinity") = std::vector<int>{}, py::arg("spin_us") = PoolOptions().spin_us,
+           py::call_guard<py::gil_scoped_release>(),
+           "threads 0: one per usable core, or per CPU in affinity; isa empty: VLA_SIMD_ISA or the best available; "
+           "spin_us: how long idle threads poll before they sleep.")
+      .def_property_readonly("isa", [](const Engine& engine) { return engine.kernels().isa; })
+      .def_property_readonly("threads", &Engine::threads)
+      .def_property_readonly("affinity", &Engine::affinity)
+      .def_property_readonly("tile", [](const Engine& engine) {
+        return std::make_pair(engine.kernels().tile_rows, engine.kernels().tile_cols);
+      })
+      .def("pack", &pack, py::arg("weights"), "Packs weights [n, k] of float32.")
+      .def("cancel", &Engine::cancel, "Ends the run in flight, and later ones until resume(), with Cancelled.")
+      .def("resume", &Engine::resume)
+      .def("read_bandwidth", &Engine::read_bandwidth, py::arg("bytes"), py::arg("repeats") = 5,
+           py::call_guard<py::gil_scoped_release>(), "Bytes per second that all threads together read.");
+}
+
+}  // namespace vla::python

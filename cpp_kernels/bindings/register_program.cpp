@@ -1,0 +1,157 @@
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.hpp"
+#include "runtime/program_builder.hpp"
+
+namespace vla::python {
+namespace {
+
+using OptionalView = std::optional<Operand>;
+using Weights = std::shared_ptr<PackedWeights>;
+using Size = std::pair<int64_t, int64_t>;
+
+ImageSize image(const Size& size) { return ImageSize{size.first, size.second}; }
+
+Activation parse_activation(const std::string& op, const std::string& name) {
+  constexpr std::pair<const char*, Activation> kNames[] = {
+      {"none", Activation::kNone},          {"relu", Activation::kRelu}, {"gelu", Activation::kGelu},
+      {"gelu_tanh", Activation::kGeluTanh}, {"silu", Activation::kSilu}, {"tanh", Activation::kTanh}};
+  for (const auto& [known, activation] : kNames) {
+    if (name == known) return activation;
+  }
+  throw ProgramError("op '" + op + "': unknown activation '" + name + "'");
+}
+
+Binary parse_binary(const std::string& op, const std::string& name) {
+  constexpr std::pair<const char*, Binary> kNames[] = {
+      {"add", Binary::kAdd}, {"sub", Binary::kSub}, {"mul", Binary::kMul}, {"div", Binary::kDiv}};
+  for (const auto& [known, binary] : kNames) {
+    if (name == known) return binary;
+  }
+  throw ProgramError("op '" + op + "': unknown binary operation '" + name + "'");
+}
+
+// The builder as Python sees it: plain values in, and the engine that the program is for.
+class Builder {
+ public:
+  Builder(std::shared_ptr<Engine> engine, std::shared_ptr<Arena> arena)
+      : engine_(std::move(engine)), builder_(engine_->kernels(), engine_->threads(), std::move(arena)) {}
+
+  void linear(const std::string& label, const Operand& x, const Weights& weights, const Operand& y,
+              const OptionalView& bias, const OptionalView& residual, const std::string& activation,
+              const OptionalView& gamma, const OptionalView& beta) {
+    builder_.linear(label, x, weights, y, {bias, residual, parse_activation(label, activation), gamma, beta});
+  }
+
+  void conv2d(const std::string& label, const Operand& x, const Size& in, const Weights& weights, const Size& kernel,
+              int64_t stride, int64_t padding, int64_t dilation, const Operand& y, const Size& out,
+              const OptionalView& bias, const OptionalView& residual, const std::string& activation,
+              const OptionalView& gamma, const OptionalView& beta) {
+    builder_.conv2d(label, x, image(in), weights, Window{image(kernel), stride, padding, dilation}, y, image(out),
+                    {bias, residual, parse_activation(label, activation), gamma, beta});
+  }
+
+  void max_pool2d(const std::string& label, const Operand& x, const Size& in, int64_t kernel, int64_t stride,
+                  int64_t padding, const Operand& y, const Size& out) {
+    builder_.max_pool2d(label, x, image(in), Window{{kernel, kernel}, stride, padding, 1}, y, image(out));
+  }
+
+  void attention(const std::string& label, const Operand& q, const Operand& k, const Operand& v, const Operand& y,
+                 int64_t heads, int64_t kv_heads, float scale, const OptionalView& bias) {
+    builder_.attention(label, q, k, v, bias, y, Heads{heads, kv_heads, scale});
+  }
+
+  void layer_norm(const std::string& label, const Operand& x, const Operand& weight, const Operand& bias, float eps,
+                  const Operand& y) {
+    builder_.layer_norm(label, x, weight, bias, eps, y);
+  }
+
+  void rms_norm(const std::string& label, const Operand& x, const Operand& weight, float eps, const Operand& y) {
+    builder_.rms_norm(label, x, weight, eps, y);
+  }
+
+  void binary(const std::string& label, const std::string& op, const Operand& a, const Operand& b, const Operand& y) {
+    builder_.binary(label, parse_binary(label, op), a, b, y);
+  }
+
+  void pointwise(const std::string& label, const Operand& x, const Operand& y, const std::string& activation,
+                 const OptionalView& gamma, const OptionalView& beta) {
+    builder_.pointwise(label, x, parse_activation(label, activation), gamma, beta, y);
+  }
+
+  void mean_rows(const std::string& label, const Operand& x, const Operand& y) { builder_.mean_rows(label, x, y); }
+
+  void lookup_u8(const std::string& label, const Operand& x, const Operand& table, const Operand& y) {
+    builder_.lookup_u8(label, x, table, y);
+  }
+
+  void embedding(const std::string& label, const Operand& table, const Operand& ids, const Operand& y) {
+    builder_.embedding(label, table, ids, y);
+  }
+
+  BoundProgram build() {
+    BoundProgram bound{engine_, builder_.build()};
+    const py::gil_scoped_release release;
+    engine_->prepare(*bound.program);
+    return bound;
+  }
+
+ private:
+  std::shared_ptr<Engine> engine_;
+  ProgramBuilder builder_;
+};
+
+std::vector<int64_t> profile(const BoundProgram& bound) {
+  std::vector<int64_t> op_ns(bound.program->ops.size());
+  bound.engine->run(*bound.program, op_ns.data());
+  return op_ns;
+}
+
+std::vector<std::string> labels(const BoundProgram& bound) {
+  std::vector<std::string> names;
+  for (const Op& op : bound.program->ops) names.push_back(op.label);
+  return names;
+}
+
+void register_builder(py::module_& module) {
+  const auto none = py::none();
+  using py::arg;
+  py::class_<Builder>(module, "ProgramBuilder",
+                      "Collects operations; every method raises ProgramError for one that would not be safe to run.")
+      .def(py::init<std::shared_ptr<Engine>, std::shared_ptr<Arena>>(), arg("engine"), arg("arena"))
+      .def("linear", &Builder::linear, arg("label"), arg("x"), arg("weights"), arg("y"), arg("bias") = none,
+           arg("residual") = none, arg("activation") = "none", arg("gamma") = none, arg("beta") = none)
+      .def("conv2d", &Builder::conv2d, arg("label"), arg("x"), arg("in_size"), arg("weights"), arg("kernel"),
+           arg("stride"), arg("padding"), arg("dilation"), arg("y"), arg("out_size"), arg("bias") = none,
+           arg("residual") = none, arg("activation") = "none", arg("gamma") = none, arg("beta") = none)
+      .def("max_pool2d", &Builder::max_pool2d, arg("label"), arg("x"), arg("in_size"), arg("kernel"), arg("stride"),
+           arg("padding"), arg("y"), arg("out_size"))
+      .def("attention", &Builder::attention, arg("label"), arg("q"), arg("k"), arg("v"), arg("y"), arg("heads"),
+           arg("kv_heads"), arg("scale"), arg("bias") = none)
+      .def("layer_norm", &Builder::layer_norm, arg("label"), arg("x"), arg("weight"), arg("bias"), arg("eps"), arg("y"))
+      .def("rms_norm", &Builder::rms_norm, arg("label"), arg("x"), arg("weight"), arg("eps"), arg("y"))
+      .def("binary", &Builder::binary, arg("label"), arg("op"), arg("a"), arg("b"), arg("y"))
+      .def("pointwise", &Builder::pointwise, arg("label"), arg("x"), arg("y"), arg("activation") = "none",
+           arg("gamma") = none, arg("beta") = none)
+      .def("mean_rows", &Builder::mean_rows, arg("label"), arg("x"), arg("y"))
+      .def("lookup_u8", &Builder::lookup_u8, arg("label"), arg("x"), arg("table"), arg("y"))
+      .def("embedding", &Builder::embedding, arg("label"), arg("table"), arg("ids"), arg("y"))
+      .def("build", &Builder::build, "The program; the builder is empty afterwards.");
+}
+
+}  // namespace
+
+void register_program(py::module_& module) {
+  py::register_local_exception<ProgramError>(module, "ProgramError", PyExc_ValueError);
+
+  py::class_<BoundProgram>(module, "Program", "Operations that run in order, without allocating.")
+      .def_property_readonly("labels", &labels)
+      .def("run", [](const BoundProgram& bound) { bound.engine->run(*bound.program); },
+           py::call_guard<py::gil_scoped_release>(),
+           "Runs every operation. Raises Cancelled after Engine.cancel(), RunError for an index outside its table.")
+      .def("profile", &profile, py::call_guard<py::gil_scoped_release>(),
+           "Runs every operation; nanoseconds that each took.");
+  register_builder(module);
+}
+
+}  // namespace vla::python

@@ -1,0 +1,19 @@
+// The choice of the instruction set that the kernels use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.hpp"
+
+namespace vla {
+
+// Instruction sets that this build contains and this CPU has, best first.
+std::vector<std::string> available_isas();
+
+// The kernels of `isa`; of the environment variable VLA_SIMD_ISA where `isa` is empty; of the best available
+// one where that is unset too. Throws std::invalid_argument that says where the name came from and why
+// it cannot be had.
+const KernelTable& select_kernels(const std::string& isa);
+
+}  // namespace vla

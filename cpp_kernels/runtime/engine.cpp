@@ -1,0 +1,96 @@
+#include "runtime/engine.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "runtime/affinity.hpp"
+#include "runtime/cpu_features.hpp"
+#include "runtime/dispatch.hpp"
+#include "runtime/executor.hpp"
+
+namespace vla {
+namespace {
+
+constexpr int64_t kFloatsPerLine = static_cast<int64_t>(kAlignment / sizeof(float));
+
+int64_t whole_lines(int64_t floats) { return ceil_div(floats, kFloatsPerLine) * kFloatsPerLine; }
+
+PoolOptions pool_options(const EngineOptions& options) {
+  PoolOptions pool;
+  pool.threads = options.threads;
+  pool.affinity = options.affinity;
+  pool.spin_us = options.spin_us;
+  if (options.threads == 0) {
+    pool.threads = options.affinity.empty() ? default_threads() : static_cast<int>(options.affinity.size());
+  }
+  return pool;
+}
+
+int64_t elapsed_ns(std::chrono::steady_clock::time_point since) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - since).count();
+}
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options)
+    : kernels_(select_kernels(options.isa)), affinity_(options.affinity), pool_(pool_options(options)) {}
+
+void Engine::prepare(const Program& program) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const WorkspaceNeed need{std::max(capacity_.shared, whole_lines(program.workspace.shared)),
+                           std::max(capacity_.per_thread, whole_lines(program.workspace.per_thread))};
+  if (need.shared == capacity_.shared && need.per_thread == capacity_.per_thread) return;
+  const int64_t floats = need.shared + need.per_thread * threads();
+  workspace_ = AlignedBuffer(static_cast<std::size_t>(floats) * sizeof(float));
+  capacity_ = need;
+}
+
+void Engine::run(const Program& program, int64_t* op_ns) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const AffinityScope scope(affinity_);
+  auto* floats = reinterpret_cast<float*>(workspace_.data());
+  const Team team{kernels_, pool_, Workspace{floats, floats + capacity_.shared, capacity_.per_thread}};
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
+    if (op_ns == nullptr) {
+      execute(program.ops[i], team);
+      continue;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    execute(program.ops[i], team);
+    op_ns[i] = elapsed_ns(start);
+  }
+  if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
+}
+
+std::shared_ptr<const PackedWeights> Engine::pack(const float* weights, int64_t n, int64_t k) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const AffinityScope scope(affinity_);
+  return std::make_shared<const PackedWeights>(kernels_, pool_, weights, n, k);
+}
+
+double Engine::read_bandwidth(int64_t bytes, int repeats) {
+  if (bytes < 1 || repeats < 1) throw std::invalid_argument("read_bandwidth: expected positive bytes and repeats");
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const AffinityScope scope(affinity_);
+  const AlignedBuffer buffer(static_cast<std::size_t>(bytes));
+  const int64_t words = static_cast<int64_t>(buffer.bytes() / sizeof(uint64_t));
+  const auto* data = reinterpret_cast<const uint64_t*>(buffer.data());
+  std::atomic<uint64_t> total{0};
+  int64_t best = std::numeric_limits<int64_t>::max();
+  const int64_t chunks = pool_.threads() * int64_t{16};
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    pool_.run(chunks, [&](int64_t chunk, int) noexcept {
+      const Range range = slice_of(words, chunks, chunk);
+      uint64_t sum = 0;
+      for (int64_t i = range.begin; i < range.end; ++i) sum += data[i];
+      total.fetch_add(sum, std::memory_order_relaxed);
+    });
+    best = std::min(best, std::max<int64_t>(1, elapsed_ns(start)));
+  }
+  return static_cast<double>(words) * sizeof(uint64_t) / (static_cast<double>(best) * 1e-9);
+}
+
+}  // namespace vla

@@ -1,0 +1,74 @@
+// Kernels of one instruction set, a team of threads, and scratch memory: what programs run on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.hpp"
+#include "runtime/program.hpp"
+#include "runtime/thread_pool.hpp"
+
+namespace vla {
+
+struct EngineOptions {
+  int threads = 0;            // 0: one per physical core that this process may use
+  std::string isa;            // empty: VLA_SIMD_ISA, or the best available
+  std::vector<int> affinity;  // CPUs to run on; empty: anywhere
+  int64_t spin_us = PoolOptions().spin_us;
+};
+
+// A run that was stopped by Engine::cancel().
+class Cancelled : public std::runtime_error {
+ public:
+  Cancelled() : std::runtime_error("the run was cancelled") {}
+};
+
+// A value that came in at run time is out of range; the message names the operation.
+class RunError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Engine {
+ public:
+  // Throws std::invalid_argument for options that cannot be had.
+  explicit Engine(const EngineOptions& options);
+
+  const KernelTable& kernels() const { return kernels_; }
+  int threads() const { return pool_.threads(); }
+  const std::vector<int>& affinity() const { return affinity_; }
+
+  // Makes room for the scratch memory of `program`, so that running it allocates nothing.
+  void prepare(const Program& program);
+
+  // Runs `program`, which must have been prepared. With `op_ns`, which has one element per operation, stores the
+  // time that each took. One run at a time: a second caller waits. Throws Cancelled or RunError.
+  void run(const Program& program, int64_t* op_ns = nullptr);
+
+  // Packs weights on this engine's threads.
+  std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k);
+
+  // Bytes per second that the threads read together from a buffer of `bytes`, the best of `repeats` passes.
+  double read_bandwidth(int64_t bytes, int repeats);
+
+  // From any thread: the run in flight, and every later one until resume(), ends with Cancelled before its next
+  // operation.
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  void resume() { cancelled_.store(false, std::memory_order_relaxed); }
+
+ private:
+  const KernelTable& kernels_;
+  std::vector<int> affinity_;
+  ThreadPool pool_;
+  std::mutex mutex_;
+  WorkspaceNeed capacity_;
+  AlignedBuffer workspace_;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace vla

@@ -1,0 +1,87 @@
+#include "runtime/executor.hpp"
+
+#include <string>
+
+#include "runtime/engine.hpp"
+
+namespace vla {
+namespace {
+
+// Splits `units` (rows, pixels) into chunks and calls the kernel on each range.
+template <typename Kernel>
+void for_ranges(const Team& team, int64_t units, int64_t chunks, Kernel kernel) {
+  team.pool.run(chunks, [&](int64_t chunk, int) noexcept { kernel(slice_of(units, chunks, chunk)); });
+}
+
+void execute(const LinearRecord& op, const Team& team) {
+  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
+    team.kernels.linear(op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk));
+  });
+}
+
+void execute(const Conv2dRecord& op, const Team& team) {
+  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
+    team.kernels.conv2d(op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk), team.workspace.of(thread));
+  });
+}
+
+void execute(const MaxPool2dRecord& op, const Team& team) {
+  for_ranges(team, op.args.out_h, op.chunks, [&](Range rows) { team.kernels.max_pool2d(op.args, rows); });
+}
+
+void execute(const AttentionRecord& op, const Team& team) {
+  float* packed = team.workspace.shared;
+  for_ranges(team, op.args.kv_heads, op.pack_chunks,
+             [&](Range heads) { team.kernels.attention_pack(op.args, heads, packed); });
+  const int64_t tiles = ceil_div(op.args.queries, op.tile_rows);
+  team.pool.run(op.args.heads * op.query_chunks, [&](int64_t chunk, int thread) noexcept {
+    const Range part = slice_of(tiles, op.query_chunks, chunk % op.query_chunks);
+    const Range queries{part.begin * op.tile_rows, std::min(part.end * op.tile_rows, op.args.queries)};
+    team.kernels.attention(op.args, chunk / op.query_chunks, queries, packed, team.workspace.of(thread));
+  });
+}
+
+void execute(const NormRecord& op, const Team& team) {
+  const auto kernel = op.norm == Norm::kLayer ? team.kernels.layer_norm : team.kernels.rms_norm;
+  for_ranges(team, op.rows, op.chunks, [&](Range rows) { kernel(op.args, rows); });
+}
+
+void execute(const BinaryRecord& op, const Team& team) {
+  for_ranges(team, op.rows, op.chunks, [&](Range rows) { team.kernels.binary(op.args, rows); });
+}
+
+void execute(const PointwiseRecord& op, const Team& team) {
+  for_ranges(team, op.rows, op.chunks, [&](Range rows) { team.kernels.pointwise(op.args, rows); });
+}
+
+void execute(const MeanRowsRecord& op, const Team& team) {
+  team.kernels.mean_rows(op.x, op.x_ld, op.rows, op.y, Range{0, op.cols});
+}
+
+void execute(const LookupRecord& op, const Team& team) {
+  for_ranges(team, op.pixels, op.chunks,
+             [&](Range pixels) { team.kernels.lookup_u8(op.x, op.table, op.channels, op.y, pixels); });
+}
+
+void execute(const EmbeddingRecord& op, const Team& team) {
+  for (int64_t row = 0; row < op.rows; ++row) {
+    const int32_t id = op.ids[row];
+    if (id < 0 || id >= op.table_rows) {
+      throw RunError("index " + std::to_string(id) + " at position " + std::to_string(row) +
+                     " is outside the table of " + std::to_string(op.table_rows) + " rows");
+    }
+  }
+  team.kernels.embedding(op.table, op.cols, op.ids, op.y, op.y_ld, Range{0, op.rows});
+}
+
+}  // namespace
+
+void execute(const Op& op, const Team& team) {
+  try {
+    std::visit([&](const auto& record) { execute(record, team); }, op.record);
+  } catch (const RunError& error) {
+    throw RunError("op '" + op.label + "': " + error.what());
+  }
+}
+
+}  // namespace vla

@@ -1,0 +1,114 @@
+// The compiled form of a policy's part: a flat list of operation records over one arena.
+//
+// Records hold addresses that were checked when the program was built, so running one checks nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kernels/kernels.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/constants.hpp"
+#include "runtime/partition.hpp"
+
+namespace vla {
+
+struct LinearRecord {
+  LinearArgs args;
+  Grid grid;
+};
+
+struct Conv2dRecord {
+  Conv2dArgs args;
+  Grid grid;
+};
+
+struct MaxPool2dRecord {
+  MaxPool2dArgs args;
+  int64_t chunks = 1;
+};
+
+struct AttentionRecord {
+  AttentionArgs args;
+  int64_t tile_rows = 1;
+  int64_t head_stride = 0;  // floats of packed keys and values per key-value head
+  int64_t pack_chunks = 1;
+  int64_t query_chunks = 1;  // per head
+};
+
+enum class Norm : int32_t { kLayer = 0, kRms = 1 };
+
+struct NormRecord {
+  NormArgs args;
+  Norm norm = Norm::kLayer;
+  int64_t rows = 0;
+  int64_t chunks = 1;
+};
+
+struct BinaryRecord {
+  BinaryArgs args;
+  int64_t rows = 0;
+  int64_t chunks = 1;
+};
+
+// Activations, FiLM and copies.
+struct PointwiseRecord {
+  PointwiseArgs args;
+  int64_t rows = 0;
+  int64_t chunks = 1;
+};
+
+struct MeanRowsRecord {
+  const float* x = nullptr;
+  int64_t x_ld = 0;
+  int64_t rows = 0;
+  float* y = nullptr;
+  int64_t cols = 0;
+};
+
+struct LookupRecord {
+  const uint8_t* x = nullptr;
+  const float* table = nullptr;
+  int64_t channels = 0;
+  float* y = nullptr;
+  int64_t pixels = 0;
+  int64_t chunks = 1;
+};
+
+struct EmbeddingRecord {
+  const float* table = nullptr;
+  int64_t table_rows = 0;
+  const int32_t* ids = nullptr;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+using Record = std::variant<LinearRecord, Conv2dRecord, MaxPool2dRecord, AttentionRecord, NormRecord,
+                            BinaryRecord, PointwiseRecord, MeanRowsRecord, LookupRecord, EmbeddingRecord>;
+
+struct Op {
+  std::string label;
+  Record record;
+};
+
+// Scratch memory that running a program needs, in floats.
+struct WorkspaceNeed {
+  int64_t shared = 0;
+  int64_t per_thread = 0;
+};
+
+struct Program {
+  std::vector<Op> ops;
+  WorkspaceNeed workspace;
+  std::shared_ptr<Arena> arena;
+  // What the records point into.
+  std::vector<std::shared_ptr<const Constant>> constants;
+  std::vector<std::shared_ptr<const PackedWeights>> weights;
+};
+
+}  // namespace vla

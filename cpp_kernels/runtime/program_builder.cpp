@@ -1,0 +1,358 @@
+#include "runtime/program_builder.hpp"
+
+#include <utility>
+
+namespace vla {
+namespace {
+
+// Rough costs of one element, in floating-point operations of a matrix product that take as long.
+constexpr int64_t kCopyCost = 16;
+constexpr int64_t kTranscendentalCost = 64;
+
+constexpr int64_t kMaxWindow = 1 << 14;
+
+std::string size_text(const ImageSize& size) {
+  return std::to_string(size.height) + "x" + std::to_string(size.width);
+}
+
+bool known(Activation activation) { return activation >= Activation::kNone && activation <= Activation::kTanh; }
+
+int64_t pointwise_cost(Activation activation) {
+  return activation > Activation::kRelu ? kTranscendentalCost : kCopyCost;
+}
+
+int64_t window_output(int64_t size, int64_t kernel, const Window& window) {
+  return (size + 2 * window.padding - window.dilation * (kernel - 1) - 1) / window.stride + 1;
+}
+
+void check_window(const OperandCheck& check, const ImageSize& in, const Window& window, const ImageSize& out) {
+  for (const int64_t value : {in.height, in.width, out.height, out.width}) check.require_positive("image side", value);
+  for (const int64_t value : {window.kernel.height, window.kernel.width, window.stride, window.dilation}) {
+    check.require(value >= 1 && value <= kMaxWindow, "kernel side, stride or dilation is " + std::to_string(value) +
+                                                         ", expected 1 to " + std::to_string(kMaxWindow));
+  }
+  check.require(window.padding >= 0 && window.padding <= kMaxWindow,
+                "padding is " + std::to_string(window.padding) + ", expected 0 to " + std::to_string(kMaxWindow));
+  const bool covers = in.height + 2 * window.padding > window.dilation * (window.kernel.height - 1) &&
+                      in.width + 2 * window.padding > window.dilation * (window.kernel.width - 1);
+  check.require(covers, "the kernel " + size_text(window.kernel) + " is larger than the image " + size_text(in));
+  const ImageSize expected{window_output(in.height, window.kernel.height, window),
+                           window_output(in.width, window.kernel.width, window)};
+  check.require(expected.height == out.height && expected.width == out.width,
+                "output image is " + size_text(out) + ", expected " + size_text(expected));
+}
+
+}  // namespace
+
+ProgramBuilder::ProgramBuilder(const KernelTable& kernels, int threads, std::shared_ptr<Arena> arena)
+    : kernels_(kernels), threads_(threads) {
+  if (!arena) throw ProgramError("program: no arena");
+  program_.arena = std::move(arena);
+}
+
+std::shared_ptr<const Program> ProgramBuilder::build() {
+  Program empty;
+  empty.arena = program_.arena;
+  return std::make_shared<const Program>(std::exchange(program_, std::move(empty)));
+}
+
+void ProgramBuilder::keep(const Operand& operand) {
+  if (operand.constant) program_.constants.push_back(operand.constant);
+}
+
+void ProgramBuilder::keep(const EpilogueOperands& epilogue) {
+  for (const auto* operand : {&epilogue.bias, &epilogue.residual, &epilogue.gamma, &epilogue.beta}) {
+    if (*operand) keep(**operand);
+  }
+}
+
+void ProgramBuilder::check_weights(const OperandCheck& check, const std::shared_ptr<const PackedWeights>& weights,
+                                   int64_t n, int64_t k) const {
+  check.require(weights != nullptr, "no weights");
+  check.require(&weights->kernels() == &kernels_, std::string("weights are packed for ") + weights->kernels().isa +
+                                                      ", the program runs on " + kernels_.isa);
+  check.require(weights->n() == n && weights->k() == k,
+                "weights are " + std::to_string(weights->n()) + "x" + std::to_string(weights->k()) +
+                    ", expected " + std::to_string(n) + "x" + std::to_string(k));
+}
+
+Epilogue ProgramBuilder::checked_epilogue(const OperandCheck& check, const EpilogueOperands& epilogue,
+                                          const Operand& y, int64_t m, int64_t n) const {
+  Epilogue checked;
+  check.require(known(epilogue.activation), "unknown activation");
+  check.require(epilogue.gamma.has_value() == epilogue.beta.has_value(), "gamma and beta go together");
+  checked.activation = epilogue.activation;
+  const auto vector = [&](const char* role, const std::optional<Operand>& operand) -> const float* {
+    if (!operand) return nullptr;
+    check.require_apart(role, *operand, y);
+    return check.f32(role, *operand, 1, n);
+  };
+  checked.bias = vector("bias", epilogue.bias);
+  checked.gamma = vector("gamma", epilogue.gamma);
+  checked.beta = vector("beta", epilogue.beta);
+  if (epilogue.residual) {
+    checked.residual = check.f32_broadcast("residual", *epilogue.residual, m, n, &checked.residual_ld);
+    check.require_apart("residual", *epilogue.residual, y);
+  }
+  return checked;
+}
+
+void ProgramBuilder::linear(const std::string& label, const Operand& x, std::shared_ptr<const PackedWeights> weights,
+                            const Operand& y, const EpilogueOperands& epilogue) {
+  const OperandCheck check = this->check(label);
+  check_weights(check, weights, y.cols, x.cols);
+  LinearRecord record;
+  LinearArgs& args = record.args;
+  args.m = x.rows;
+  args.n = y.cols;
+  args.k = x.cols;
+  args.x = check.f32("x", x, args.m, args.k);
+  args.x_ld = x.ld;
+  args.y = check.output(y, args.m, args.n);
+  args.y_ld = y.ld;
+  check.require_apart("x", x, y);
+  args.epilogue = checked_epilogue(check, epilogue, y, args.m, args.n);
+  args.packed = weights->data();
+  record.grid = cut_linear(kernels_, args.m, args.n, args.k, threads_);
+  keep(x);
+  keep(epilogue);
+  program_.weights.push_back(std::move(weights));
+  add(label, record);
+}
+
+void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSize in,
+                            std::shared_ptr<const PackedWeights> weights, const Window& window, const Operand& y,
+                            ImageSize out, const EpilogueOperands& epilogue) {
+  const OperandCheck check = this->check(label);
+  check_window(check, in, window, out);
+  check.require_positive("x", x.cols);
+  check_weights(check, weights, y.cols, window.kernel.height * window.kernel.width * x.cols);
+  Conv2dRecord record;
+  Conv2dArgs& args = record.args;
+  args.x = check.f32("x", x, in.height * in.width, x.cols);
+  check.require_dense("x", x);
+  args.in_h = in.height;
+  args.in_w = in.width;
+  args.in_c = x.cols;
+  args.y = check.output(y, out.height * out.width, y.cols);
+  args.y_ld = y.ld;
+  args.out_h = out.height;
+  args.out_w = out.width;
+  args.out_c = y.cols;
+  args.kernel_h = window.kernel.height;
+  args.kernel_w = window.kernel.width;
+  args.stride = window.stride;
+  args.padding = window.padding;
+  args.dilation = window.dilation;
+  check.require_apart("x", x, y);
+  args.epilogue = checked_epilogue(check, epilogue, y, y.rows, y.cols);
+  args.packed = weights->data();
+  record.grid = cut_conv2d(kernels_, y.rows, y.cols, weights->k(), threads_);
+  program_.workspace.per_thread = std::max(program_.workspace.per_thread, kernels_.conv2d_scratch(args));
+  keep(x);
+  keep(epilogue);
+  program_.weights.push_back(std::move(weights));
+  add(label, record);
+}
+
+void ProgramBuilder::max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,
+                                const Operand& y, ImageSize out) {
+  const OperandCheck check = this->check(label);
+  check_window(check, in, window, out);
+  check.require(window.kernel.height == window.kernel.width, "the window is not square");
+  check.require(window.dilation == 1, "a dilated window");
+  check.require(2 * window.padding <= window.kernel.height, "padding of more than half the window");
+  MaxPool2dRecord record;
+  MaxPool2dArgs& args = record.args;
+  args.x = check.f32("x", x, in.height * in.width, y.cols);
+  check.require_dense("x", x);
+  args.in_h = in.height;
+  args.in_w = in.width;
+  args.channels = y.cols;
+  args.y = check.output(y, out.height * out.width, y.cols);
+  check.require_dense("output", y);
+  args.out_h = out.height;
+  args.out_w = out.width;
+  args.kernel = window.kernel.height;
+  args.stride = window.stride;
+  args.padding = window.padding;
+  check.require_apart("x", x, y);
+  record.chunks = chunk_count(out.height, out.width * y.cols * window.kernel.height * kCopyCost, threads_);
+  keep(x);
+  add(label, record);
+}
+
+void ProgramBuilder::attention(const std::string& label, const Operand& q, const Operand& k, const Operand& v,
+                               const std::optional<Operand>& bias, const Operand& y, const Heads& heads) {
+  const OperandCheck check = this->check(label);
+  check.require_positive("heads", heads.query);
+  check.require_positive("key-value heads", heads.key_value);
+  check.require(heads.query % heads.key_value == 0 && q.cols % heads.query == 0,
+                "q of " + std::to_string(q.cols) + " columns does not divide into " + std::to_string(heads.query) +
+                    " heads over " + std::to_string(heads.key_value) + " key-value heads");
+  AttentionRecord record;
+  AttentionArgs& args = record.args;
+  args.queries = q.rows;
+  args.keys = k.rows;
+  args.heads = heads.query;
+  args.kv_heads = heads.key_value;
+  args.head_dim = q.cols / heads.query;
+  args.scale = heads.scale;
+  args.q = check.f32("q", q, q.rows, q.cols);
+  args.q_ld = q.ld;
+  args.k = check.f32("k", k, args.keys, args.kv_heads * args.head_dim);
+  args.k_ld = k.ld;
+  args.v = check.f32("v", v, args.keys, args.kv_heads * args.head_dim);
+  args.v_ld = v.ld;
+  args.y = check.output(y, q.rows, q.cols);
+  args.y_ld = y.ld;
+  check.require_apart("q", q, y);
+  check.require_apart("k", k, y);
+  check.require_apart("v", v, y);
+  if (bias) {
+    args.bias = check.f32("bias", *bias, args.heads * args.queries, args.keys);
+    check.require_dense("bias", *bias);
+    check.require_apart("bias", *bias, y);
+    keep(*bias);
+  }
+  record.tile_rows = kernels_.tile_rows;
+  record.head_stride = kernels_.attention_packed_size(args);
+  record.pack_chunks = chunk_count(args.kv_heads, 2 * args.keys * args.head_dim * kCopyCost, threads_);
+  const int64_t tiles = ceil_div(args.queries, record.tile_rows);
+  const int64_t chunks = chunk_count(args.heads * tiles, 4 * record.tile_rows * args.keys * args.head_dim, threads_);
+  record.query_chunks = std::clamp(ceil_div(chunks, args.heads), int64_t{1}, tiles);
+  WorkspaceNeed& need = program_.workspace;
+  need.shared = std::max(need.shared, args.kv_heads * record.head_stride);
+  need.per_thread = std::max(need.per_thread, kernels_.attention_scratch(args));
+  for (const Operand* operand : {&q, &k, &v}) keep(*operand);
+  add(label, record);
+}
+
+void ProgramBuilder::layer_norm(const std::string& label, const Operand& x, const Operand& weight,
+                                const Operand& bias, float eps, const Operand& y) {
+  const OperandCheck check = this->check(label);
+  NormRecord record;
+  record.args = NormArgs{check.f32("x", x, y.rows, y.cols), x.ld, check.f32("weight", weight, 1, y.cols),
+                         check.f32("bias", bias, 1, y.cols), check.output(y, y.rows, y.cols), y.ld, y.cols, eps};
+  check.require_apart_or_same("x", x, y);
+  check.require_apart("weight", weight, y);
+  check.require_apart("bias", bias, y);
+  record.norm = Norm::kLayer;
+  record.rows = y.rows;
+  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, threads_);
+  for (const Operand* operand : {&x, &weight, &bias}) keep(*operand);
+  add(label, record);
+}
+
+void ProgramBuilder::rms_norm(const std::string& label, const Operand& x, const Operand& weight, float eps,
+                              const Operand& y) {
+  const OperandCheck check = this->check(label);
+  NormRecord record;
+  record.args = NormArgs{check.f32("x", x, y.rows, y.cols), x.ld, check.f32("weight", weight, 1, y.cols), nullptr,
+                         check.output(y, y.rows, y.cols), y.ld, y.cols, eps};
+  check.require_apart_or_same("x", x, y);
+  check.require_apart("weight", weight, y);
+  record.norm = Norm::kRms;
+  record.rows = y.rows;
+  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, threads_);
+  for (const Operand* operand : {&x, &weight}) keep(*operand);
+  add(label, record);
+}
+
+void ProgramBuilder::binary(const std::string& label, Binary op, const Operand& a, const Operand& b,
+                            const Operand& y) {
+  const OperandCheck check = this->check(label);
+  check.require(op >= Binary::kAdd && op <= Binary::kDiv, "unknown binary operation");
+  BinaryRecord record;
+  BinaryArgs& args = record.args;
+  args.a = check.f32("a", a, y.rows, y.cols);
+  args.a_ld = a.ld;
+  args.b = check.f32_broadcast("b", b, y.rows, y.cols, &args.b_ld);
+  args.y = check.output(y, y.rows, y.cols);
+  args.y_ld = y.ld;
+  args.cols = y.cols;
+  args.op = op;
+  check.require_apart_or_same("a", a, y);
+  check.require_apart_or_same("b", b, y);
+  record.rows = y.rows;
+  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, threads_);
+  keep(a);
+  keep(b);
+  add(label, record);
+}
+
+void ProgramBuilder::pointwise(const std::string& label, const Operand& x, Activation activation,
+                               const std::optional<Operand>& gamma, const std::optional<Operand>& beta,
+                               const Operand& y) {
+  const OperandCheck check = this->check(label);
+  check.require(known(activation), "unknown activation");
+  check.require(gamma.has_value() == beta.has_value(), "gamma and beta go together");
+  PointwiseRecord record;
+  PointwiseArgs& args = record.args;
+  args.x = check.f32("x", x, y.rows, y.cols);
+  args.x_ld = x.ld;
+  args.y = check.output(y, y.rows, y.cols);
+  args.y_ld = y.ld;
+  args.cols = y.cols;
+  args.activation = activation;
+  check.require_apart_or_same("x", x, y);
+  if (gamma) {
+    args.gamma = check.f32("gamma", *gamma, 1, y.cols);
+    args.beta = check.f32("beta", *beta, 1, y.cols);
+    check.require_apart("gamma", *gamma, y);
+    check.require_apart("beta", *beta, y);
+    keep(*gamma);
+    keep(*beta);
+  }
+  record.rows = y.rows;
+  record.chunks = chunk_count(y.rows, y.cols * pointwise_cost(activation), threads_);
+  keep(x);
+  add(label, record);
+}
+
+void ProgramBuilder::mean_rows(const std::string& label, const Operand& x, const Operand& y) {
+  const OperandCheck check = this->check(label);
+  const MeanRowsRecord record{check.f32("x", x, x.rows, y.cols), x.ld, x.rows, check.output(y, 1, y.cols), y.cols};
+  check.require_apart("x", x, y);
+  keep(x);
+  add(label, record);
+}
+
+void ProgramBuilder::lookup_u8(const std::string& label, const Operand& x, const Operand& table, const Operand& y) {
+  const OperandCheck check = this->check(label);
+  LookupRecord record;
+  record.x = reinterpret_cast<const uint8_t*>(check.input("x", x, DType::kU8, y.rows, y.cols));
+  record.table = check.f32("table", table, y.cols, 256);
+  record.channels = y.cols;
+  record.y = check.output(y, y.rows, y.cols);
+  record.pixels = y.rows;
+  check.require_dense("x", x);
+  check.require_dense("table", table);
+  check.require_dense("output", y);
+  check.require_apart("x", x, y);
+  check.require_apart("table", table, y);
+  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, threads_);
+  keep(x);
+  keep(table);
+  add(label, record);
+}
+
+void ProgramBuilder::embedding(const std::string& label, const Operand& table, const Operand& ids, const Operand& y) {
+  const OperandCheck check = this->check(label);
+  EmbeddingRecord record;
+  record.table = check.f32("table", table, table.rows, y.cols);
+  check.require_dense("table", table);
+  record.table_rows = table.rows;
+  record.ids = reinterpret_cast<const int32_t*>(check.input("ids", ids, DType::kI32, 1, y.rows));
+  record.y = check.output(y, y.rows, y.cols);
+  record.y_ld = y.ld;
+  record.rows = y.rows;
+  record.cols = y.cols;
+  check.require_apart("table", table, y);
+  check.require_apart("ids", ids, y);
+  keep(table);
+  keep(ids);
+  add(label, record);
+}
+
+}  // namespace vla

@@ -1,0 +1,90 @@
+// Adds operations to a program, one method per kind, and refuses those that would not be safe to run.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/operand.hpp"
+#include "runtime/program.hpp"
+
+namespace vla {
+
+struct EpilogueOperands {
+  std::optional<Operand> bias;      // 1 x n
+  std::optional<Operand> residual;  // m x n, or 1 x n for all rows
+  Activation activation = Activation::kNone;
+  std::optional<Operand> gamma;  // 1 x n, with beta
+  std::optional<Operand> beta;
+};
+
+struct ImageSize {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+
+// Window of a convolution or pooling, and how it moves.
+struct Window {
+  ImageSize kernel;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t dilation = 1;
+};
+
+struct Heads {
+  int64_t query = 1;
+  int64_t key_value = 1;
+  float scale = 1.0f;
+};
+
+// Every method throws ProgramError, which names the operation, where shapes do not fit, memory is exceeded, or the
+// output shares memory with what is read. The kernels and the arena must outlive the builder and its programs
+// keep the arena and all constants alive.
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const KernelTable& kernels, int threads, std::shared_ptr<Arena> arena);
+
+  // y = epilogue(x * weights^T)
+  void linear(const std::string& label, const Operand& x, std::shared_ptr<const PackedWeights> weights,
+              const Operand& y, const EpilogueOperands& epilogue);
+  // x and y are images as pixels x channels; the weights are packed as [out_c][kernel.h * kernel.w * in_c].
+  void conv2d(const std::string& label, const Operand& x, ImageSize in, std::shared_ptr<const PackedWeights> weights,
+              const Window& window, const Operand& y, ImageSize out, const EpilogueOperands& epilogue);
+  void max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,
+                  const Operand& y, ImageSize out);
+  // bias is (heads * queries) x keys.
+  void attention(const std::string& label, const Operand& q, const Operand& k, const Operand& v,
+                 const std::optional<Operand>& bias, const Operand& y, const Heads& heads);
+  void layer_norm(const std::string& label, const Operand& x, const Operand& weight, const Operand& bias,
+                  float eps, const Operand& y);
+  void rms_norm(const std::string& label, const Operand& x, const Operand& weight, float eps, const Operand& y);
+  // b has the shape of a, or one row for all rows of a.
+  void binary(const std::string& label, Binary op, const Operand& a, const Operand& b, const Operand& y);
+  // y = activation(x), then (1 + gamma) * y + beta where given; a copy with neither.
+  void pointwise(const std::string& label, const Operand& x, Activation activation,
+                 const std::optional<Operand>& gamma, const std::optional<Operand>& beta, const Operand& y);
+  void mean_rows(const std::string& label, const Operand& x, const Operand& y);
+  // y[pixel][channel] = table[channel][x[pixel][channel]]; the table is channels x 256.
+  void lookup_u8(const std::string& label, const Operand& x, const Operand& table, const Operand& y);
+  // y[r] = table[ids[r]]; ids are checked when the program runs.
+  void embedding(const std::string& label, const Operand& table, const Operand& ids, const Operand& y);
+
+  // Hands over what was added; the builder is empty afterwards.
+  std::shared_ptr<const Program> build();
+
+ private:
+  OperandCheck check(const std::string& label) const { return OperandCheck(*program_.arena, label); }
+  Epilogue checked_epilogue(const OperandCheck& check, const EpilogueOperands& epilogue, const Operand& y, int64_t m,
+                            int64_t n) const;
+  void check_weights(const OperandCheck& check, const std::shared_ptr<const PackedWeights>& weights, int64_t n,
+                     int64_t k) const;
+  void keep(const Operand& operand);
+  void keep(const EpilogueOperands& epilogue);
+  void add(const std::string& label, Record record) { program_.ops.push_back(Op{label, std::move(record)}); }
+
+  const KernelTable& kernels_;
+  int threads_;
+  Program program_;
+};
+
+}  // namespace vla

@@ -1,0 +1,157 @@
+"""The C++ engine (cpp_kernels/bindings), as Python sees it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+class ProgramError(ValueError):
+    """An operation that would not be safe to run; names it."""
+
+class RunError(ValueError):
+    """A value met at run time, an index, that is out of range; names the operation."""
+
+class Cancelled(RuntimeError):
+    """A run that Engine.cancel() stopped."""
+
+def cpu_info() -> dict[str, Any]:
+    """model, features, logical_cpus, physical_cores; l1d_bytes, l2_bytes, l3_bytes (0 where unknown)."""
+
+def available_isas() -> list[str]:
+    """Instruction sets that can be chosen here, best first."""
+
+def default_threads() -> int:
+    """Threads that an engine starts when none are asked for."""
+
+def fma_peak(isa: str = "", seconds: float = 0.2) -> float:
+    """GFLOP/s of fused multiply-adds on one core."""
+
+class Arena:
+    def __init__(self, bytes: int) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+    def array(self, offset: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -> NDArray[Any]:
+        """A writable view; offset and strides in bytes."""
+
+class Constant:
+    def __init__(self, array: NDArray[Any], borrow: bool = False) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+
+class PackedWeights:
+    @property
+    def isa(self) -> str: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+class View:
+    def __init__(
+        self,
+        offset: int,
+        rows: int,
+        cols: int,
+        ld: int,
+        dtype: str = "float32",
+        constant: Constant | None = None,
+    ) -> None: ...
+
+class Engine:
+    def __init__(
+        self, threads: int = 0, isa: str = "", affinity: Sequence[int] = (), spin_us: int = 200
+    ) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def affinity(self) -> list[int]: ...
+    @property
+    def tile(self) -> tuple[int, int]: ...
+    def pack(self, weights: NDArray[Any]) -> PackedWeights: ...
+    def cancel(self) -> None: ...
+    def resume(self) -> None: ...
+    def read_bandwidth(self, bytes: int, repeats: int = 5) -> float:
+        """Bytes per second that all threads together read."""
+
+class Program:
+    @property
+    def labels(self) -> list[str]: ...
+    def run(self) -> None: ...
+    def profile(self) -> list[int]:
+        """Run, and return the nanoseconds that each operation took."""
+
+class ProgramBuilder:
+    def __init__(self, engine: Engine, arena: Arena) -> None: ...
+    def linear(
+        self,
+        label: str,
+        x: View,
+        weights: PackedWeights,
+        y: View,
+        bias: View | None = None,
+        residual: View | None = None,
+        activation: str = "none",
+        gamma: View | None = None,
+        beta: View | None = None,
+    ) -> None: ...
+    def conv2d(
+        self,
+        label: str,
+        x: View,
+        in_size: Sequence[int],
+        weights: PackedWeights,
+        kernel: Sequence[int],
+        stride: int,
+        padding: int,
+        dilation: int,
+        y: View,
+        out_size: Sequence[int],
+        bias: View | None = None,
+        residual: View | None = None,
+        activation: str = "none",
+        gamma: View | None = None,
+        beta: View | None = None,
+    ) -> None: ...
+    def max_pool2d(
+        self,
+        label: str,
+        x: View,
+        in_size: Sequence[int],
+        kernel: int,
+        stride: int,
+        padding: int,
+        y: View,
+        out_size: Sequence[int],
+    ) -> None: ...
+    def attention(
+        self,
+        label: str,
+        q: View,
+        k: View,
+        v: View,
+        y: View,
+        heads: int,
+        kv_heads: int,
+        scale: float,
+        bias: View | None = None,
+    ) -> None: ...
+    def layer_norm(self, label: str, x: View, weight: View, bias: View, eps: float, y: View) -> None: ...
+    def rms_norm(self, label: str, x: View, weight: View, eps: float, y: View) -> None: ...
+    def binary(self, label: str, op: str, a: View, b: View, y: View) -> None: ...
+    def pointwise(
+        self,
+        label: str,
+        x: View,
+        y: View,
+        activation: str = "none",
+        gamma: View | None = None,
+        beta: View | None = None,
+    ) -> None: ...
+    def mean_rows(self, label: str, x: View, y: View) -> None: ...
+    def lookup_u8(self, label: str, x: View, table: View, y: View) -> None: ...
+    def embedding(self, label: str, table: View, ids: View, y: View) -> None: ...
+    def build(self) -> Program: ...

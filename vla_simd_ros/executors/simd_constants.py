@@ -1,0 +1,78 @@
+"""Constants in the form the engine wants, made once per array and shared by all programs of an engine."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from vla_simd_ros import _engine
+from vla_simd_ros.graph.ir import Array
+
+T = TypeVar("T")
+
+BORROWED_BYTES = 16 << 20
+"""Plain arrays from this size on (embedding tables) are read where they are instead of being copied."""
+
+
+class IdentityCache(Generic[T]):
+    """Values derived from arrays, kept for as long as every array they were derived from exists."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, ...], T] = {}
+        self._watched: dict[tuple[int, ...], list[weakref.ref[Array]]] = {}
+
+    def get(self, arrays: tuple[Array, ...], make: Callable[[], T]) -> T:
+        """The value for these very arrays, from ``make`` the first time."""
+        key = tuple(id(array) for array in arrays)
+        if key not in self._values:
+            self._values[key] = make()
+            self._watched[key] = [weakref.ref(array, lambda _: self._forget(key)) for array in arrays]
+        return self._values[key]
+
+    def _forget(self, key: tuple[int, ...]) -> None:
+        self._values.pop(key, None)
+        self._watched.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class EngineConstants:
+    """The constants of one engine: packed weights, plain arrays and normalization tables."""
+
+    def __init__(self, engine: _engine.Engine) -> None:
+        self._engine = engine
+        self._packed: IdentityCache[_engine.PackedWeights] = IdentityCache()
+        self._plain: IdentityCache[_engine.Constant] = IdentityCache()
+        self._tables: IdentityCache[_engine.Constant] = IdentityCache()
+
+    def packed(self, weight: Array) -> _engine.PackedWeights:
+        """A weight [N, K], or a filter [Cout, kh, kw, Cin], in the engine's panel layout."""
+
+        def make() -> _engine.PackedWeights:
+            matrix = weight.reshape(weight.shape[0], -1)
+            return self._engine.pack(np.ascontiguousarray(matrix))
+
+        return self._packed.get((weight,), make)
+
+    def plain(self, value: Array) -> _engine.Constant:
+        """The array as it is."""
+
+        def make() -> _engine.Constant:
+            borrow = value.nbytes >= BORROWED_BYTES and value.flags.c_contiguous and value.flags.aligned
+            return _engine.Constant(np.ascontiguousarray(value), borrow)
+
+        return self._plain.get((value,), make)
+
+    def pixel_table(self, offset: Array, divisor: Array) -> _engine.Constant:
+        """(x / 255 - offset) / divisor in float32 for each channel and each of the 256 pixel values."""
+        return self._tables.get((offset, divisor), lambda: _engine.Constant(pixel_table(offset, divisor)))
+
+
+def pixel_table(offset: Array, divisor: Array) -> Array:
+    """[C, 256] float32: the normalized value of each pixel value in each channel, in float32 arithmetic."""
+    pixels = np.arange(256, dtype=np.float32) / np.float32(255)
+    return np.ascontiguousarray((pixels - offset[:, None]) / divisor[:, None])

@@ -1,0 +1,168 @@
+"""The executor for CPUs: compiled policies on the C++ engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vla_simd_ros import _engine
+from vla_simd_ros.executors.base import InputError, check_inputs
+from vla_simd_ros.executors.simd_constants import EngineConstants
+from vla_simd_ros.executors.simd_lowering import Lowered, Lowering
+from vla_simd_ros.graph.ir import Array, Lifetime, Op, Tensor
+from vla_simd_ros.graph.memory import plan_arena
+from vla_simd_ros.graph.programs import CompiledPolicy, Program
+from vla_simd_ros.graph.storage import Place, plan_storage
+
+Cancelled = _engine.Cancelled
+"""Raised by a run that :meth:`SimdExecutor.cancel` stopped."""
+
+
+@dataclass(frozen=True)
+class RecordTime:
+    """One record of a program and its shortest time over the profiled runs.
+
+    ``op`` is the operation that it computes; a concatenation or view that could not be avoided is a record
+    for each part that is copied, with ``kernel`` "copy". ``kernel`` names family and instruction set, and the
+    register tile of matrix products.
+    """
+
+    op: Op
+    kernel: str
+    ms: float
+
+
+class SimdExecutor:
+    """One engine: kernels of one instruction set on a team of threads.
+
+    ``threads`` 0 takes one per physical core that this process may use (or per CPU of ``affinity``); ``isa``
+    is "portable", "avx2", "avx512", "neon", or empty for the environment variable VLA_SIMD_ISA and, where
+    that is unset, the best available; ``affinity`` the CPUs to compute on, empty for any; ``spin_us`` how
+    long idle threads poll for work before they sleep. Raises ValueError for what cannot be had.
+
+    Policies that share constants (the same arrays) share their packed weights.
+    """
+
+    def __init__(
+        self, *, threads: int = 0, isa: str = "", affinity: Sequence[int] = (), spin_us: int = 200
+    ) -> None:
+        self._engine = _engine.Engine(threads, isa, list(affinity), spin_us)
+        self._constants = EngineConstants(self._engine)
+
+    @property
+    def isa(self) -> str:
+        """The instruction set in use."""
+        return str(self._engine.isa)
+
+    @property
+    def threads(self) -> int:
+        """Threads that compute, the caller's included."""
+        return int(self._engine.threads)
+
+    def load(self, compiled: CompiledPolicy) -> SimdExecutable:
+        """Pack the weights, plan the memory, lower the programs. Raises GraphError, MemoryError."""
+        return SimdExecutable(compiled, self._engine, self._constants)
+
+    def cancel(self) -> None:
+        """From any thread: the run in flight, and later ones until :meth:`resume`, end with Cancelled."""
+        self._engine.cancel()
+
+    def resume(self) -> None:
+        """Let runs run again after :meth:`cancel`."""
+        self._engine.resume()
+
+    def kernel_name(self, kind: str) -> str:
+        """The kernel that computes operations of ``kind``; "view" for those that compute nothing."""
+        return kernel_name(self._engine, kind)
+
+
+class SimdExecutable:
+    """A policy on the engine: its arena and programs. Not safe for use by several threads at once."""
+
+    def __init__(self, compiled: CompiledPolicy, engine: _engine.Engine, constants: EngineConstants) -> None:
+        self._programs = compiled.programs
+        self._values = compiled.constants
+        self._engine = engine
+        ordered = [compiled.programs[lifetime] for lifetime in sorted(compiled.programs)]
+        storage = plan_storage(ordered)
+        plan = plan_arena(list(storage.buffers.values()))
+        self._arena = _engine.Arena(plan.nbytes)
+        offsets = dict(zip(storage.buffers, plan.offsets, strict=True))
+        lowering = Lowering(engine, self._arena, constants, storage, offsets, compiled.constants)
+        self._lowered: dict[Lifetime, Lowered] = {p.lifetime: lowering.lower(p) for p in ordered}
+        reachable = [t for p in ordered for t in (*p.inputs.values(), *p.provides)]
+        self._views = {t: self._array(t, storage.places[t], offsets) for t in reachable}
+        self._ran: set[Lifetime] = set()
+
+    @property
+    def arena_bytes(self) -> int:
+        """Memory of all activations."""
+        return int(self._arena.bytes)
+
+    def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one program; see :class:`vla_simd_ros.executors.base.Executable`.
+
+        Also raises InputError for an index outside its table, RuntimeError where a program of longer
+        lifetime must run first, and :data:`Cancelled`.
+        """
+        program = self._begin(lifetime, inputs)
+        try:
+            self._lowered[lifetime].program.run()
+        except _engine.RunError as error:
+            raise InputError(f"{lifetime.name}: {error}") from None
+        self._ran.add(lifetime)
+        return {name: self._views[tensor].copy() for name, tensor in program.outputs.items()}
+
+    def profile(self, lifetime: Lifetime, inputs: Mapping[str, Array], repeats: int = 5) -> list[RecordTime]:
+        """Run one program ``repeats`` times; the shortest time of each record."""
+        self._begin(lifetime, inputs)
+        lowered = self._lowered[lifetime]
+        times = np.array([lowered.program.profile() for _ in range(repeats)]).min(axis=0)
+        self._ran.add(lifetime)
+        names = [kernel_name(self._engine, op.kind) for op in lowered.sources]
+        rows = zip(lowered.sources, names, times, strict=True)
+        return [RecordTime(op, "copy" if name == "view" else name, ns * 1e-6) for op, name, ns in rows]
+
+    def tensor(self, tensor: Tensor) -> Array:
+        """A copy of a provided tensor's current value, or of a constant; KeyError where there is none."""
+        if tensor in self._values:
+            return np.array(self._values[tensor])
+        if tensor.lifetime not in self._ran:
+            raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
+        return np.array(self._views[tensor])
+
+    def _begin(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> Program:
+        program = self._programs[lifetime]
+        check_inputs(program, inputs)
+        missing = {tensor.lifetime for tensor in program.uses} - self._ran
+        if missing:
+            names = ", ".join(other.name for other in sorted(missing))
+            raise RuntimeError(f"the {lifetime.name} program uses results of {names}, which has not run")
+        # What shorter-lived programs computed belongs to the values that are replaced now.
+        self._ran = {other for other in self._ran if other < lifetime}
+        for name, tensor in program.inputs.items():
+            np.copyto(self._views[tensor], inputs[name])
+        return program
+
+    def _array(self, tensor: Tensor, place: Place, offsets: Mapping[Tensor, int]) -> Array:
+        """A tensor's elements as an array over the arena."""
+        item = tensor.dtype.itemsize
+        shape = tensor.shape
+        pitch = (place.ld if place.rows > 1 else place.cols) * item
+        strides = [pitch * math.prod(shape[axis + 1 : -1]) for axis in range(len(shape) - 1)]
+        offset = offsets[place.root] + place.offset * item
+        array: Array = self._arena.array(offset, shape, [*strides, item], tensor.dtype.value)
+        return array
+
+
+def kernel_name(engine: _engine.Engine, kind: str) -> str:
+    """See :meth:`SimdExecutor.kernel_name`."""
+    if kind in ("slice", "reshape", "concat"):
+        return "view"
+    if kind in ("linear", "conv2d"):
+        rows, cols = engine.tile
+        return f"{kind}_{engine.isa}_{rows}x{cols}"
+    return f"{kind}_{engine.isa}"

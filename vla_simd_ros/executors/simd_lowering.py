@@ -1,0 +1,203 @@
+"""From the operations of a program to the records that the engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vla_simd_ros import _engine
+from vla_simd_ros.executors.simd_constants import EngineConstants
+from vla_simd_ros.graph.errors import GraphError
+from vla_simd_ros.graph.ir import Array, Op, Tensor
+from vla_simd_ros.graph.programs import Program
+from vla_simd_ros.graph.storage import VIEWS, Place, Storage
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program of the engine. ``sources`` has the operation that each record computes, or a part of."""
+
+    program: _engine.Program
+    sources: tuple[Op, ...]
+
+
+class Lowering:
+    """Lowers the programs of one policy, whose tensors are placed in one arena.
+
+    ``offsets`` are the byte offsets of the tensors that own memory; ``values`` the policy's constants.
+    """
+
+    def __init__(
+        self,
+        engine: _engine.Engine,
+        arena: _engine.Arena,
+        constants: EngineConstants,
+        storage: Storage,
+        offsets: Mapping[Tensor, int],
+        values: Mapping[Tensor, Array],
+    ) -> None:
+        self._engine = engine
+        self._arena = arena
+        self._constants = constants
+        self._storage = storage
+        self._offsets = offsets
+        self._values = values
+
+    def lower(self, program: Program) -> Lowered:
+        """Raises GraphError, naming the operation, for what this executor cannot compute."""
+        builder = _engine.ProgramBuilder(self._engine, self._arena)
+        sources: list[Op] = []
+        for op in program.ops:
+            if op.kind == "concat" or op.kind in VIEWS:
+                for copy in self._storage.copies.get(op.output, ()):
+                    builder.pointwise(op.output.name, self._view(copy.source), self._view(copy.target))
+                    sources.append(op)
+                continue
+            emit = _EMITTERS.get(op.kind)
+            if emit is None:
+                raise GraphError(f"{op.kind} '{op.output.name}': the engine has no kernel for it")
+            emit(self, builder, op)
+            sources.append(op)
+        return Lowered(builder.build(), tuple(sources))
+
+    def view(self, tensor: Tensor) -> _engine.View:
+        """Where a tensor is, as rows and columns."""
+        return self._view(self._storage.places[tensor])
+
+    def _view(self, place: Place) -> _engine.View:
+        root = place.root
+        offset = place.offset * root.dtype.itemsize
+        constant = self._constants.plain(self._values[root]) if root in self._values else None
+        if constant is None:
+            offset += self._offsets[root]
+        return _engine.View(offset, place.rows, place.cols, place.ld, root.dtype.value, constant)
+
+    def optional(self, tensor: Tensor | None) -> _engine.View | None:
+        return None if tensor is None else self.view(tensor)
+
+    def constant(self, op: Op, role: str, tensor: Tensor | None) -> Array:
+        """The value of an operand that must be known at load."""
+        if tensor is None or tensor not in self._values:
+            name = "missing" if tensor is None else f"'{tensor.name}' of lifetime {tensor.lifetime.name}"
+            raise GraphError(f"{op.kind} '{op.output.name}': {role} is {name}, expected a constant")
+        return self._values[tensor]
+
+    def weights(self, op: Op) -> _engine.PackedWeights:
+        return self._constants.packed(self.constant(op, "weight", op.inputs[1]))
+
+    def pixel_table(self, op: Op) -> _engine.View:
+        _, offset, divisor = op.inputs
+        table = self._constants.pixel_table(
+            self.constant(op, "offset", offset), self.constant(op, "divisor", divisor)
+        )
+        channels = op.output.shape[-1]
+        return _engine.View(0, channels, 256, 256, "float32", table)
+
+
+def _operands(lowering: Lowering, op: Op) -> list[_engine.View]:
+    return [lowering.view(tensor) for tensor in op.operands()]
+
+
+def _epilogue(lowering: Lowering, op: Op) -> dict[str, Any]:
+    roles = ("bias", "residual", "gamma", "beta")
+    views = {role: lowering.optional(t) for role, t in zip(roles, op.inputs[2:], strict=True)}
+    return {**views, "activation": op.attrs["activation"]}
+
+
+def _linear(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    x, *_ = _operands(lowering, op)
+    out = lowering.view(op.output)
+    builder.linear(op.output.name, x, lowering.weights(op), out, **_epilogue(lowering, op))
+
+
+def _conv2d(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    x, weight = op.inputs[:2]
+    assert x is not None and weight is not None
+    window = {name: op.attrs[name] for name in ("stride", "padding", "dilation")}
+    builder.conv2d(
+        op.output.name,
+        x=lowering.view(x),
+        in_size=x.shape[:2],
+        weights=lowering.weights(op),
+        kernel=weight.shape[1:3],
+        y=lowering.view(op.output),
+        out_size=op.output.shape[:2],
+        **window,
+        **_epilogue(lowering, op),
+    )
+
+
+def _max_pool2d(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    (x,) = op.operands()
+    builder.max_pool2d(
+        op.output.name,
+        x=lowering.view(x),
+        in_size=x.shape[:2],
+        y=lowering.view(op.output),
+        out_size=op.output.shape[:2],
+        **{name: op.attrs[name] for name in ("kernel", "stride", "padding")},
+    )
+
+
+def _attention(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    q, k, v, *_ = _operands(lowering, op)
+    bias = lowering.optional(op.inputs[3])
+    heads = {name: op.attrs[name] for name in ("heads", "kv_heads", "scale")}
+    builder.attention(op.output.name, q, k, v, lowering.view(op.output), bias=bias, **heads)
+
+
+def _layer_norm(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    x, weight, bias = _operands(lowering, op)
+    builder.layer_norm(op.output.name, x, weight, bias, op.attrs["eps"], lowering.view(op.output))
+
+
+def _rms_norm(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    x, weight = _operands(lowering, op)
+    builder.rms_norm(op.output.name, x, weight, op.attrs["eps"], lowering.view(op.output))
+
+
+def _binary(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    a, b = _operands(lowering, op)
+    builder.binary(op.output.name, op.attrs["op"], a, b, lowering.view(op.output))
+
+
+def _activation(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    (x,) = _operands(lowering, op)
+    builder.pointwise(op.output.name, x, lowering.view(op.output), activation=op.attrs["fn"])
+
+
+def _film(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    x, gamma, beta = _operands(lowering, op)
+    builder.pointwise(op.output.name, x, lowering.view(op.output), gamma=gamma, beta=beta)
+
+
+def _mean_rows(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    (x,) = _operands(lowering, op)
+    builder.mean_rows(op.output.name, x, lowering.view(op.output))
+
+
+def _normalize_image(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    x, *_ = _operands(lowering, op)
+    builder.lookup_u8(op.output.name, x, lowering.pixel_table(op), lowering.view(op.output))
+
+
+def _embedding(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    table, ids = _operands(lowering, op)
+    builder.embedding(op.output.name, table, ids, lowering.view(op.output))
+
+
+_EMITTERS: dict[str, Callable[[Lowering, _engine.ProgramBuilder, Op], None]] = {
+    "linear": _linear,
+    "conv2d": _conv2d,
+    "max_pool2d": _max_pool2d,
+    "attention": _attention,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "binary": _binary,
+    "activation": _activation,
+    "film": _film,
+    "mean_rows": _mean_rows,
+    "normalize_image": _normalize_image,
+    "embedding": _embedding,
+}

@@ -1,0 +1,285 @@
+"""Where tensors live: which of them own memory, and which lie inside another's.
+
+Slices and reshapes are views of what they are taken from, and the parts of a concatenation are computed
+straight into the whole, wherever the result can be described as rows of one length at one distance. What
+cannot be is copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from vla_simd_ros.graph.errors import GraphError
+from vla_simd_ros.graph.ir import DType, Op, Tensor
+from vla_simd_ros.graph.memory import Buffer
+from vla_simd_ros.graph.programs import Program
+
+VIEWS = ("slice", "reshape")
+
+# Operations that can write, or read, rows with gaps between them; all others need them without.
+_ANY_ROWS = ("linear", "attention", "layer_norm", "rms_norm", "binary", "activation", "film", "concat")
+_WRITE_ANY_ROWS = frozenset((*_ANY_ROWS, "conv2d", "embedding"))
+_READ_ANY_ROWS = frozenset((*_ANY_ROWS, "mean_rows"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tensor as ``rows`` x ``cols`` elements, rows ``ld`` apart, beginning ``offset`` into ``root``.
+
+    The last axis of the tensor forms the columns and all others together the rows; a vector is one row.
+    """
+
+    root: Tensor
+    offset: int
+    rows: int
+    cols: int
+    ld: int
+
+    @property
+    def dense(self) -> bool:
+        """Whether the elements follow each other without gaps."""
+        return self.rows == 1 or self.ld == self.cols
+
+    def part(self, row: int, rows: int, col: int, cols: int) -> Place:
+        """``rows`` from ``row`` on, and of these ``cols`` columns from ``col`` on."""
+        return Place(self.root, self.offset + row * self.ld + col, rows, cols, self.ld)
+
+    def same(self, other: Place) -> bool:
+        """Whether both are the same elements in the same order."""
+        pitch = self.ld == other.ld or self.rows == 1
+        mine, others = ((p.root, p.offset, p.rows, p.cols) for p in (self, other))
+        return mine == others and pitch
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The elements of ``source`` go to ``target``, which has as many rows and columns."""
+
+    source: Place
+    target: Place
+
+
+@dataclass
+class Storage:
+    """The places of all tensors of some programs, and the memory of those that own some.
+
+    ``copies`` are what remains to be done for a view or concatenation, by its result; there is an entry
+    only where something must be moved.
+    """
+
+    places: dict[Tensor, Place] = field(default_factory=dict)
+    buffers: dict[Tensor, Buffer] = field(default_factory=dict)
+    copies: dict[Tensor, list[Copy]] = field(default_factory=dict)
+
+
+def matrix_shape(tensor: Tensor) -> tuple[int, int]:
+    """Rows and columns of a tensor: its last axis, and all others together."""
+    cols = tensor.shape[-1] if tensor.shape else 1
+    return tensor.size // cols, cols
+
+
+def plan_storage(programs: Sequence[Program]) -> Storage:
+    """Places, buffers and copies for the programs of one policy, given with longer-lived ones first.
+
+    What a program provides is persistent. Raises GraphError for a slice or concatenation that no copy of
+    rows can bring about.
+    """
+    storage = Storage()
+    kept = {tensor for program in programs for tensor in program.provides}
+    for program in programs:
+        _place(program, kept, storage)
+    persistent = {storage.places[tensor].root for tensor in kept}
+    for number, program in enumerate(programs):
+        constants = {storage.places[tensor].root for tensor in program.constants}
+        for root, (first, last) in _intervals(program, storage).items():
+            if root not in constants and root not in storage.buffers:
+                in_use = Buffer(root.name, root.nbytes, first, last, number, persistent=root in persistent)
+                storage.buffers[root] = in_use
+    return storage
+
+
+def _own_place(tensor: Tensor) -> Place:
+    rows, cols = matrix_shape(tensor)
+    return Place(tensor, 0, rows, cols, cols)
+
+
+def _place(program: Program, kept: set[Tensor], storage: Storage) -> None:
+    places = storage.places
+    places.update((tensor, _own_place(tensor)) for tensor in program.constants)
+    owners = [*program.inputs.values(), *(op.output for op in program.ops if op.kind not in VIEWS)]
+    places.update(_joined_parts(program, [tensor for tensor in owners if tensor not in kept]))
+    for tensor in owners:
+        places.setdefault(tensor, _own_place(tensor))
+    for op in program.ops:
+        if op.kind in VIEWS:
+            _place_view(op, storage)
+    for op in program.ops:
+        if op.kind == "concat":
+            copies = [copy for copy in _gather(op, storage) if not copy.source.same(copy.target)]
+            if copies:
+                storage.copies[op.output] = copies
+
+
+def _joined_parts(program: Program, candidates: Sequence[Tensor]) -> dict[Tensor, Place]:
+    """Places inside a concatenation for those candidates that are part of one and can be made there."""
+    free = {tensor for tensor in candidates if tensor.dtype is DType.F32}
+    use = _Use(program)
+    joined: dict[Tensor, Place] = {}
+    for op in reversed(program.ops):  # a whole that is itself part of another comes after that other
+        if op.kind != "concat" or _is_middle_axis(op.output, op.attrs["axis"]):
+            continue
+        whole = joined.get(op.output, _own_place(op.output))
+        for part, place in _parts(op, whole):
+            base = use.unshaped(part)
+            fits = base in free and base not in joined and matrix_shape(base) == matrix_shape(part)
+            if fits and (place.dense or use.copes_with_gaps(base)):
+                joined[base] = place
+    return joined
+
+
+def _parts(op: Op, whole: Place) -> Iterator[tuple[Tensor, Place]]:
+    """The parts of a concatenation along the first or last axis, each with its place in the whole."""
+    axis = op.attrs["axis"]
+    row = col = 0
+    for part in op.operands():
+        rows, cols = matrix_shape(part)
+        yield part, whole.part(row, rows, col, cols)
+        if axis == len(part.shape) - 1:
+            col += cols
+        else:
+            row += rows
+
+
+def _is_middle_axis(tensor: Tensor, axis: int) -> bool:
+    """Whether a step along ``axis`` is neither one of whole rows nor one within a row."""
+    return axis != len(tensor.shape) - 1 and math.prod(tensor.shape[:axis]) != 1
+
+
+class _Use:
+    """Who makes and who reads the tensors of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self._maker = {op.output: op for op in program.ops}
+        self._readers: dict[Tensor, list[Op]] = {}
+        for op in program.ops:
+            for tensor in dict.fromkeys(op.operands()):
+                self._readers.setdefault(tensor, []).append(op)
+
+    def unshaped(self, tensor: Tensor) -> Tensor:
+        """What ``tensor`` is a reshape of."""
+        maker = self._maker.get(tensor)
+        while maker is not None and maker.kind == "reshape":
+            (tensor,) = maker.operands()
+            maker = self._maker.get(tensor)
+        return tensor
+
+    def copes_with_gaps(self, tensor: Tensor) -> bool:
+        """Whether the maker and all readers of ``tensor`` can do with gaps between its rows."""
+        maker = self._maker.get(tensor)
+        if maker is not None and maker.kind not in _WRITE_ANY_ROWS:
+            return False
+        if maker is not None and maker.kind == "concat" and _is_middle_axis(tensor, maker.attrs["axis"]):
+            return False
+        return self._readers_cope(tensor)
+
+    def _readers_cope(self, tensor: Tensor) -> bool:
+        return all(self._reader_copes(tensor, reader) for reader in self._readers.get(tensor, ()))
+
+    def _reader_copes(self, tensor: Tensor, reader: Op) -> bool:
+        if reader.kind == "reshape" and reader.output.shape[-1:] != tensor.shape[-1:]:
+            return False
+        if reader.kind in ("slice", "concat") and _is_middle_axis(tensor, reader.attrs["axis"]):
+            return False
+        if reader.kind in VIEWS:
+            return self._readers_cope(reader.output)
+        # A residual of a convolution may have gaps, but its image may not; that is not told apart here.
+        return reader.kind in _READ_ANY_ROWS
+
+
+def _place_view(op: Op, storage: Storage) -> None:
+    (source,) = op.operands()
+    place = storage.places[source]
+    view = _reshaped(place, op.output) if op.kind == "reshape" else _sliced(place, source, op)
+    if view is None:
+        view = _own_place(op.output)
+        move = _dense_copy(place, view) if op.kind == "reshape" else _middle_slice(op, source, place, view)
+        storage.copies[op.output] = [move]
+    storage.places[op.output] = view
+
+
+def _reshaped(place: Place, result: Tensor) -> Place | None:
+    rows, cols = matrix_shape(result)
+    if place.dense:
+        return Place(place.root, place.offset, rows, cols, cols)
+    return place if cols == place.cols else None
+
+
+def _sliced(place: Place, source: Tensor, op: Op) -> Place | None:
+    axis, start, stop = op.attrs["axis"], op.attrs["start"], op.attrs["stop"]
+    if axis == len(source.shape) - 1:
+        return place.part(0, place.rows, start, stop - start)
+    if _is_middle_axis(source, axis):
+        return None
+    inner = math.prod(source.shape[axis + 1 : -1])
+    return place.part(start * inner, (stop - start) * inner, 0, place.cols)
+
+
+def _dense_copy(place: Place, target: Place) -> Copy:
+    return Copy(place, Place(target.root, target.offset, place.rows, place.cols, place.cols))
+
+
+def _middle_slice(op: Op, source: Tensor, place: Place, target: Place) -> Copy:
+    _require_dense(op, place)
+    axis, start = op.attrs["axis"], op.attrs["start"]
+    outer, pitch = math.prod(source.shape[:axis]), math.prod(source.shape[axis:])
+    inner = math.prod(source.shape[axis + 1 :])
+    cols = (op.attrs["stop"] - start) * inner
+    return Copy(
+        Place(place.root, place.offset + start * inner, outer, cols, pitch),
+        Place(target.root, target.offset, outer, cols, cols),
+    )
+
+
+def _gather(op: Op, storage: Storage) -> Iterator[Copy]:
+    """What moves each part of a concatenation to its place; a part made there has its source for a target."""
+    whole = storage.places[op.output]
+    axis = op.attrs["axis"]
+    if not _is_middle_axis(op.output, axis):
+        yield from (Copy(storage.places[part], place) for part, place in _parts(op, whole))
+        return
+    outer, pitch = math.prod(op.output.shape[:axis]), math.prod(op.output.shape[axis:])
+    start = 0
+    for part in op.operands():
+        place = storage.places[part]
+        _require_dense(op, place)
+        cols = math.prod(part.shape[axis:])
+        source = Place(place.root, place.offset, outer, cols, cols)
+        yield Copy(source, Place(whole.root, whole.offset + start, outer, cols, pitch))
+        start += cols
+
+
+def _require_dense(op: Op, place: Place) -> None:
+    if not place.dense:
+        raise GraphError(
+            f"{op.kind} '{op.output.name}': axis {op.attrs['axis']} of '{place.root.name}', whose rows have "
+            f"{place.cols} elements but lie {place.ld} apart, is not supported"
+        )
+
+
+def _intervals(program: Program, storage: Storage) -> dict[Tensor, tuple[int, int]]:
+    """First and last operation to touch each tensor that owns memory; inputs are set before the first."""
+    touched: dict[Tensor, tuple[int, int]] = {}
+
+    def touch(tensor: Tensor, position: int) -> None:
+        root = storage.places[tensor].root
+        first, last = touched.get(root, (position, position))
+        touched[root] = (min(first, position), max(last, position))
+
+    for tensor in program.inputs.values():
+        touch(tensor, -1)
+    for position, op in enumerate(program.ops):
+        for tensor in (op.output, *op.operands()):
+            touch(tensor, position)
+    return touched
