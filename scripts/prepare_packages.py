@@ -96,17 +96,20 @@ class VirtualEnvironment:
         if stamps.current(step, digest):
             return
         stamps.clear(step)
-        pip = [str(self.python), "-m", "pip"]
-        if not (self.folder / "bin" / "pip").exists():
-            pip = [sys.executable, "-m", "pip", "--python", str(self.python)]
-        command = [*pip, "install", "--progress-bar", "off", "--disable-pip-version-check"]
-        for file in files:
-            command += ["-r", str(file)]
-        title = f"installing Python packages ({', '.join(names)})"
-        run_step(title, command, self._logs / f"{step}.log", self.environment(), self._scripts, OFFLINE_HINT)
+        # The resolver of older versions of pip can try packages for many minutes.
+        self._pip("bringing pip up to date", "pip", ["pip>=24.2"])
+        arguments = [argument for file in files for argument in ("-r", str(file))]
+        self._pip(f"installing Python packages ({', '.join(names)})", step, arguments)
         if "ros" in names:
             relocate(self.folder, self.site_packages)
         stamps.set(step, digest)
+
+    def _pip(self, title: str, log: str, arguments: list[str]) -> None:
+        pip = [str(self.python), "-m", "pip"]
+        if not (self.folder / "bin" / "pip").exists():
+            pip = [sys.executable, "-m", "pip", "--python", str(self.python)]
+        command = [*pip, "install", "--progress-bar", "off", "--disable-pip-version-check", *arguments]
+        run_step(title, command, self._logs / f"{log}.log", self.environment(), self._scripts, OFFLINE_HINT)
 
 
 def relocate(prefix: Path, site_packages: Path) -> None:
