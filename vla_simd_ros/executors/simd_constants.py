@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from vla_simd_ros import _engine
+import vla_simd_ros._engine as _engine
 from vla_simd_ros.graph.ir import Array
 
 T = TypeVar("T")

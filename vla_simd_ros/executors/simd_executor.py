@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vla_simd_ros import _engine
+import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.base import InputError, check_inputs
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.executors.simd_lowering import Lowered, Lowering

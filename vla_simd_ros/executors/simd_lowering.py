@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vla_simd_ros import _engine
+import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import Array, Op, Tensor
