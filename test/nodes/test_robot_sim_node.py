@@ -270,7 +270,7 @@ def test_every_parameter_is_in_the_parameter_file() -> None:
     yaml = pytest.importorskip("yaml", reason="needs PyYAML, which comes with ROS")
     folder = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     with open(os.path.join(folder, "config", "robot_sim.yaml"), encoding="utf-8") as file:
-        values = yaml.safe_load(file)["/**/robot_sim"]["ros__parameters"]
+        values = yaml.safe_load(file)["/**"]["ros__parameters"]
     assert values == {name: default for name, (default, _) in PARAMETERS.items()}
 
 

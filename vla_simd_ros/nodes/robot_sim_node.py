@@ -51,7 +51,7 @@ class RobotSimNode(Node):
     """Runs the simulation in step with a clock. Raises SimulationError or ValueError for bad parameters."""
 
     def __init__(self, **node_options: Any) -> None:
-        super().__init__("robot_sim", **node_options)
+        super().__init__("robot_sim_node", **node_options)
         values = self._declare_parameters()
         self._publish_clock = bool(values["publish_clock"])
         if values["real_time_factor"] != 1.0 and not self._publish_clock:
@@ -151,8 +151,8 @@ class RobotSimNode(Node):
 
     def _publish_diagnostics(self) -> None:
         status = Status("simulation")
-        status.values.update({f"frames sent {name}": count for name, count in self._cameras.sent.items()})
-        status.values["frames skipped"] = self._cameras.skipped
+        status.values.update({f"{name}: frames sent": count for name, count in self._cameras.sent.items()})
+        status.values["frame times skipped"] = self._cameras.skipped
         status.values.update({f"commands {name}": count for name, count in self._commands.items()})
         if self._cameras.stopped:
             status.add(Level.WARN, f"stopped cameras: {', '.join(sorted(self._cameras.stopped))}")

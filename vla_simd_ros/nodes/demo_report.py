@@ -1,0 +1,138 @@
+"""The demo's results, from what was recorded: pure functions of the recording."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vla_simd_ros.nodes.demo_recording import STAGES, Recording
+
+EXECUTING = "EXECUTING"
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Median and upper percentiles of `count` values; NaN without values."""
+
+    count: int
+    median: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class CameraCount:
+    """Frames of one camera. None: not reported."""
+
+    sent: int | None
+    received: int | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Results of a run. Latencies and ages in milliseconds, margins in control steps (NaN: not known)."""
+
+    seconds: float
+    queries: int
+    epochs: int
+    latency: dict[str, Distribution]
+    observation_age: Distribution
+    chunk_interval: Distribution
+    commands: int
+    executed_steps: int
+    stale_rows: int
+    starved_steps: int
+    limited_commands: dict[str, int]
+    chunks_rejected: dict[str, int]
+    window: int
+    delay_steps: Distribution
+    margins: dict[str, float]
+    starvation_probability: float
+    supply_rate: float
+    largest_splice_step: float
+    cameras: dict[str, CameraCount]
+
+
+def distribution(values: Iterable[float]) -> Distribution:
+    """Of the finite ones among `values`."""
+    finite = np.array([value for value in values if math.isfinite(value)])
+    if not finite.size:
+        return Distribution(0, math.nan, math.nan, math.nan)
+    median, p95, p99 = (float(value) for value in np.percentile(finite, (50, 95, 99)))
+    return Distribution(finite.size, median, p95, p99)
+
+
+def observation_ages(recording: Recording) -> list[tuple[int, float]]:
+    """(time, milliseconds): how old the observation behind a command was when the command was given."""
+    return [
+        (report.time, report.values["executed_row_age_ms"])
+        for report in recording.executor
+        if report.state == EXECUTING and math.isfinite(report.values["executed_row_age_ms"])
+    ]
+
+
+def summarize(recording: Recording, cameras: Sequence[str]) -> Report:
+    """The results of a run. `cameras`: names of the cameras to count frames of."""
+    last = recording.executor[-1].values if recording.executor else {}
+    arrivals = np.array([chunk.arrival for chunk in recording.chunks], dtype=np.int64)
+
+    def counter(name: str) -> int:
+        return int(last.get(name, 0))
+
+    return Report(
+        seconds=recording.seconds(recording.end),
+        queries=len(recording.timings),
+        epochs=len({chunk.epoch for chunk in recording.chunks}),
+        latency=_latency(recording),
+        observation_age=distribution(age for _, age in observation_ages(recording)),
+        chunk_interval=distribution(np.diff(arrivals) / 1e6),
+        commands=len(recording.commands),
+        executed_steps=counter("executed_steps"),
+        stale_rows=counter("stale_rows_dropped"),
+        starved_steps=counter("starved_steps"),
+        limited_commands={
+            limit: counter(f"{limit}_limited") for limit in ("position", "velocity", "acceleration")
+        },
+        chunks_rejected=dict(recording.executor[-1].rejections) if recording.executor else {},
+        window=recording.chunks[-1].window if recording.chunks else 0,
+        delay_steps=Distribution(
+            len(recording.chunks),
+            *(last.get(f"delay_steps_{name}", math.nan) for name in ("median", "p95", "p99")),
+        ),
+        margins={
+            name: last.get(field, math.nan)
+            for name, field in (
+                ("C1", "c1_margin_steps"),
+                ("C1 at p99", "c1_margin_p99_steps"),
+                ("C2", "c2_margin_steps"),
+                ("C2 at p99", "c2_margin_p99_steps"),
+            )
+        },
+        starvation_probability=last.get("starvation_probability", math.nan),
+        supply_rate=last.get("action_supply_rate", math.nan),
+        largest_splice_step=last.get("splice_step_max", math.nan),
+        cameras={name: _frames(recording, name) for name in cameras},
+    )
+
+
+def _latency(recording: Recording) -> dict[str, Distribution]:
+    """By stage; the episode program only where it ran."""
+    stages = {
+        stage: distribution(timing.milliseconds[stage] for timing in recording.timings) for stage in STAGES
+    }
+    episodes = [timing.milliseconds["episode_ms"] for timing in recording.timings]
+    stages["episode_ms"] = distribution(value for value in episodes if value > 0.0)
+    return stages
+
+
+def _frames(recording: Recording, camera: str) -> CameraCount:
+    found: dict[str, int] = {}
+    for values in recording.diagnostics.values():
+        for kind in ("sent", "received"):
+            text = values.get(f"{camera}: frames {kind}", "")
+            if text.isdigit():
+                found[kind] = int(text)
+    return CameraCount(found.get("sent"), found.get("received"))

@@ -1,0 +1,314 @@
+"""One run of the demo: three node processes, driven and recorded from this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import rclpy
+from lifecycle_msgs.msg import Transition
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.signals import SignalHandlerOptions
+
+from vla_simd_ros.nodes.demo_plot import draw_frames, draw_timeline
+from vla_simd_ros.nodes.demo_processes import ProcessError, ProcessGroup
+from vla_simd_ros.nodes.demo_recorder import DemoRecorder
+from vla_simd_ros.nodes.demo_recording import Recording
+from vla_simd_ros.nodes.demo_report import Report, summarize
+from vla_simd_ros.nodes.demo_table import format_report
+from vla_simd_ros.sim.arm import JOINT_NAMES
+from vla_simd_ros.sim.scene import CAMERAS
+
+SIM, POLICY, EXECUTOR = "robot_sim_node", "policy_node", "chunk_executor_node"
+PARAMETER_FILES = {SIM: "robot_sim.yaml", POLICY: "policy_node.yaml", EXECUTOR: "chunk_executor.yaml"}
+# Cameras start when the policy can see them, so that what was sent and what was received can be compared;
+# a state for every command shows the age of every command.
+_DEMO_PARAMETERS = {
+    SIM: {"stopped_cameras": "[" + ", ".join(CAMERAS) + "]"},
+    EXECUTOR: {"state_rate": "100.0"},
+}
+_PROGRESS_S = 4.0
+_START_TIMEOUT_S = 30.0
+_CONFIGURE_TIMEOUT_S = 300.0
+_DIAGNOSTICS_S = 2.5
+"""Longer than two periods of the nodes' diagnostics: their last counts have arrived by then."""
+
+
+class DemoError(RuntimeError):
+    """The demo could not run; the message says what failed and shows the log of the node concerned."""
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """What to run.
+
+    checkpoint, note: the policy's folder, and what to tell about the policy
+    duration: seconds
+    instructions: the first one, and perhaps another that replaces it half-way
+    parameters: by node name, values that replace those of the parameter files (ROS command line syntax)
+    out: folder of the results
+    config: folder of the parameter files
+    """
+
+    checkpoint: str
+    note: str
+    duration: float
+    instructions: list[str]
+    parameters: dict[str, dict[str, str]]
+    out: Path
+    config: Path
+
+    @classmethod
+    def from_json(cls, text: str) -> DemoSettings:
+        """From what `vla_simd demo` hands over."""
+        values = json.loads(text)
+        return cls(**{**values, "out": Path(values["out"]), "config": Path(values["config"])})
+
+
+class DemoRun:
+    """Starts the nodes, lets them work for the wanted time, and reports. Progress goes to `say`."""
+
+    def __init__(self, settings: DemoSettings, group: ProcessGroup, say: Callable[[str], None]) -> None:
+        """Joins the ROS domain named in the environment; `group` starts its processes there too."""
+        self._settings = settings
+        self._group = group
+        self._say = say
+        self._recording = Recording(list(JOINT_NAMES))
+        rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+        self._node = DemoRecorder(self._recording, list(CAMERAS))
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self._node)
+
+    def execute(self) -> Report:
+        """The whole run. Raises ProcessError when a node dies, DemoError when one does not do its part."""
+        self._start_nodes()
+        self._bring_up()
+        self._record()
+        self._wind_down()
+        return summarize(self._recording, list(CAMERAS))
+
+    def close(self) -> None:
+        """Leaves ROS."""
+        self._executor.shutdown()
+        self._node.destroy_node()
+        rclpy.try_shutdown()
+
+    # --- phases -----------------------------------------------------------------------------------
+
+    def _start_nodes(self) -> None:
+        self._say("starting robot_sim_node, policy_node and chunk_executor_node")
+        for name in (SIM, POLICY, EXECUTOR):
+            command = [sys.executable, "-m", f"vla_simd_ros.nodes.{name}", "--ros-args"]
+            command += ["--params-file", str(self._settings.config / PARAMETER_FILES[name])]
+            parameters = {**_DEMO_PARAMETERS.get(name, {}), **self._settings.parameters.get(name, {})}
+            for parameter, value in parameters.items():
+                command += ["-p", f"{parameter}:={value}"]
+            self._group.start(name, command)
+        self._wait(
+            lambda: bool(self._recording.joint_states), _START_TIMEOUT_S, SIM, "the robot's joint states"
+        )
+
+    def _bring_up(self) -> None:
+        """From started processes to an executing policy; cameras start when someone looks at them."""
+        self._node.instruct(self._settings.instructions[0])
+        self._say(f"loading the policy from {self._settings.checkpoint}")
+        self._transition(POLICY, "configure", Transition.TRANSITION_CONFIGURE)
+        self._transition(EXECUTOR, "configure", Transition.TRANSITION_CONFIGURE)
+        self._stop_cameras([])
+        self._wait(lambda: set(self._node.frames) == set(CAMERAS), _START_TIMEOUT_S, SIM, "camera pictures")
+        self._node.ignore_cameras()
+        self._transition(EXECUTOR, "activate", Transition.TRANSITION_ACTIVATE)
+        self._transition(POLICY, "activate", Transition.TRANSITION_ACTIVATE)
+
+    def _record(self) -> None:
+        recording, duration = self._recording, self._settings.duration
+        recording.begin(self._node.now)
+        self._say(f"running for {duration:g} s with the instruction '{self._settings.instructions[0]}'")
+        self._spin(duration / 2.0, self._progress)
+        for text in self._settings.instructions[1:]:
+            self._say(f"new instruction: '{text}'")
+            self._node.instruct(text)
+        self._spin(duration / 2.0, self._progress)
+        recording.end = self._node.now
+
+    def _wind_down(self) -> None:
+        """Stops the parts one after the other and collects their last counts."""
+        self._say("stopping")
+        self._transition(POLICY, "deactivate", Transition.TRANSITION_DEACTIVATE)
+        self._transition(EXECUTOR, "deactivate", Transition.TRANSITION_DEACTIVATE)
+        self._stop_cameras(list(CAMERAS))
+        self._spin(_DIAGNOSTICS_S, self._progress)
+
+    # --- means ------------------------------------------------------------------------------------
+
+    def _spin(self, seconds: float, progress: Callable[[], str]) -> None:
+        """Handles messages for a time, watching the processes and saying how it goes."""
+        start = said = time.monotonic()
+        while (now := time.monotonic()) < start + seconds:
+            self._turn()
+            if now - said >= _PROGRESS_S:
+                said = now
+                self._say(progress())
+
+    def _turn(self) -> None:
+        self._executor.spin_once(timeout_sec=0.1)
+        self._group.check()
+
+    def _wait(self, condition: Callable[[], bool], timeout: float, node: str, what: str) -> None:
+        start = said = time.monotonic()
+        while not condition():
+            self._turn()
+            now = time.monotonic()
+            if now - start > timeout:
+                raise DemoError(self._with_log(node, f"{what}: nothing after {timeout:g} s"))
+            if now - said >= _PROGRESS_S:
+                said = now
+                self._say(f"waiting for {what} ({now - start:.0f} s)")
+
+    def _transition(self, node: str, verb: str, transition: int) -> None:
+        futures: list[Any] = []
+
+        def answered() -> bool:
+            if not futures:
+                future = self._node.request_transition(node, transition)
+                futures.extend([future] if future is not None else [])
+            return bool(futures) and futures[0].done()
+
+        self._wait(answered, _CONFIGURE_TIMEOUT_S, node, f"{node} to {verb}")
+        if not futures[0].result().success:
+            raise DemoError(self._with_log(node, f"{node} could not {verb}"))
+
+    def _stop_cameras(self, names: Sequence[str]) -> None:
+        future = self._node.request_stopped_cameras(SIM, names or [""])
+        self._wait(future.done, _START_TIMEOUT_S, SIM, "the cameras to be switched")
+
+    def _with_log(self, node: str, problem: str) -> str:
+        return f"{problem}; the end of {self._group.log_path(node)}:\n{self._group.last_lines(node)}"
+
+    def _progress(self) -> str:
+        recording = self._recording
+        text = f"{recording.seconds(self._node.now):5.1f} s: {len(recording.timings)} queries"
+        if recording.timings:
+            text += f", the last one {recording.timings[-1].milliseconds['total_ms']:.0f} ms"
+        if recording.executor:
+            last = recording.executor[-1]
+            text += f"; {last.state.lower()}, {last.values['buffered_steps']:.0f} steps buffered"
+            text += f", {last.values['starved_steps']:.0f} starved"
+        return text
+
+    def write(self, report: Report) -> list[Path]:
+        """The pictures and the data; their paths."""
+        out = self._settings.out
+        paths = [out / name for name in ("timeline.png", "frames.png", "results.json", "recording.json")]
+        draw_timeline(self._recording, f"vla_simd demo: {self._settings.note}", paths[0])
+        draw_frames(self._node.frames, paths[1])
+        settings = asdict(self._settings)
+        described = {
+            "settings": {
+                key: str(item) if isinstance(item, Path) else item for key, item in settings.items()
+            },
+            "report": asdict(report),
+        }
+        paths[2].write_text(json.dumps(plain(described), indent=2) + "\n", encoding="utf-8")
+        paths[3].write_text(json.dumps(plain(asdict(self._recording))) + "\n", encoding="utf-8")
+        return paths
+
+
+def plain(value: Any) -> Any:
+    """`value` for JSON, which has no NaN: None stands for a number that is not known."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and value != value else value
+
+
+def free_domain() -> int:
+    """A ROS domain that nobody on this machine uses: its first participant's port is free.
+
+    The demo commands a robot; in the domain of a real one it could move that.
+    """
+    numbers = list(range(1, 100))
+    random.shuffle(numbers)
+    for number in numbers:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+            probe.bind(("", 7410 + 250 * number))
+            return number
+    raise DemoError("ROS domains 1 to 99 are all in use on this machine, expected a free one")
+
+
+def demo_environment(config: Path, domain: int) -> dict[str, str]:
+    """What the nodes need in their environment, beside what this process has."""
+    return {
+        "ROS_DOMAIN_ID": str(domain),
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        "FASTRTPS_DEFAULT_PROFILES_FILE": str(config / "fastdds_large_images.xml"),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def run_demo(settings: DemoSettings, say: Callable[[str], None]) -> int:
+    """Runs the demo and writes its results; 0 when at least one row of a chunk was executed, else 1.
+
+    Raises ProcessError or DemoError when a node dies or fails, KeyboardInterrupt on SIGINT and SIGTERM; the
+    processes have ended by then.
+    """
+    settings.out.mkdir(parents=True, exist_ok=True)
+    domain = free_domain()
+    os.environ.update(demo_environment(settings.config, domain))
+    say(f"ROS domain {domain}; to look on: ROS_DOMAIN_ID={domain} ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST")
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with ProcessGroup(settings.out / "logs", os.environ) as group:
+            run = DemoRun(settings, group, say)
+            try:
+                report = run.execute()
+                say("drawing the pictures")
+                paths = run.write(report)
+            finally:
+                run.close()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    say("results\n\n" + format_report(report) + "\n")
+    say(f"policy: {settings.note}")
+    for path in paths:
+        say(f"wrote {path}")
+    if not report.executed_steps:
+        say(f"FAILED: no row of a chunk was executed; see the logs in {settings.out / 'logs'}")
+        return 1
+    return 0
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the demo that one JSON argument describes; 0: the arm was driven, 1: not, 130: interrupted."""
+    start = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[demo {time.monotonic() - start:5.1f} s] {text}", flush=True)
+
+    try:
+        return run_demo(DemoSettings.from_json(arguments[0]), say)
+    except (ProcessError, DemoError) as error:
+        print(f"vla_simd demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        say("interrupted; all nodes have ended")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

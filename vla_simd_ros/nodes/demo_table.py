@@ -1,0 +1,79 @@
+"""The demo's results as a text table."""
+
+from __future__ import annotations
+
+import math
+
+from vla_simd_ros.nodes.demo_report import CameraCount, Distribution, Report
+
+_STAGE_TITLES = {
+    "observation_age_ms": "observation age at query start",
+    "wait_ms": "wait for the engine",
+    "preprocess_ms": "preprocess",
+    "query_ms": "query program",
+    "step_ms": "step program",
+    "postprocess_ms": "postprocess",
+    "total_ms": "query in total",
+    "observation_to_publish_ms": "observation to published chunk",
+    "episode_ms": "episode program (once an epoch)",
+}
+_TITLE_WIDTH = 34
+
+
+def format_report(report: Report) -> str:
+    """Several lines, for a terminal."""
+    lines = [
+        f"{'latency (ms)':<{_TITLE_WIDTH}}{'median':>9}{'p95':>9}{'p99':>9}{'n':>7}",
+        *(_row(_STAGE_TITLES[stage], values) for stage, values in report.latency.items()),
+        _row("observation age at command", report.observation_age),
+        _row("interval between chunks", report.chunk_interval),
+        "",
+        _fact("duration", f"{report.seconds:.1f} s"),
+        _fact("queries", f"{report.queries} in {report.epochs} epochs"),
+        _fact("action supply", f"{_number(report.supply_rate)} actions/s"),
+        _fact("commands", f"{report.commands}, of them {report.executed_steps} rows of chunks"),
+        _fact("changed by a limit", _counts(report.limited_commands)),
+        _fact("stale rows dropped", str(report.stale_rows)),
+        _fact("starved steps", str(report.starved_steps)),
+        _fact("predicted starvation, per chunk", _number(report.starvation_probability, digits=3)),
+        _fact("chunks rejected", _counts(report.chunks_rejected) or "none"),
+        _fact("largest step at a splice", _number(report.largest_splice_step, digits=3)),
+        _fact("window H and delay d (steps)", _supply(report)),
+        *(_fact(f"margin of {name} (steps)", _margin(value)) for name, value in report.margins.items()),
+        *(_fact(f"frames, {name}", _frames(count)) for name, count in report.cameras.items()),
+    ]
+    return "\n".join(lines)
+
+
+def _row(title: str, values: Distribution) -> str:
+    numbers = "".join(f"{_number(value):>9}" for value in (values.median, values.p95, values.p99))
+    return f"{title:<{_TITLE_WIDTH}}{numbers}{values.count:>7}"
+
+
+def _fact(title: str, text: str) -> str:
+    return f"{title:<{_TITLE_WIDTH}} {text}"
+
+
+def _number(value: float, digits: int = 1) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _supply(report: Report) -> str:
+    delay = report.delay_steps
+    median, p95, p99 = (_number(steps) for steps in (delay.median, delay.p95, delay.p99))
+    return f"H {report.window}; d median {median}, p95 {p95}, p99 {p99}"
+
+
+def _margin(steps: float) -> str:
+    if math.isnan(steps):
+        return "-"
+    return f"{steps:+.1f} ({'holds' if steps >= 0.0 else 'DOES NOT HOLD'})"
+
+
+def _frames(count: CameraCount) -> str:
+    sent, received = ("-" if value is None else str(value) for value in (count.sent, count.received))
+    return f"{sent} sent, {received} received"

@@ -1,0 +1,106 @@
+"""The demo's policy: a checkpoint that fits the simulated robot, or a random one that is made once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vla_simd_ros.checkpoints import Checkpoint, synthesis
+from vla_simd_ros.checkpoints.features import FeatureKind
+from vla_simd_ros.sim.arm import JOINT_NAMES
+from vla_simd_ros.sim.scene import CAMERAS
+
+SEED = 0
+_PROGRESS_S = 4.0
+
+
+class CheckpointMismatch(ValueError):
+    """A checkpoint of another robot than the simulated one; the message names what differs."""
+
+
+def image_size(checkpoint: Checkpoint) -> tuple[int, int]:
+    """Checks that the policy fits the robot; (width, height) of the pictures that it wants.
+
+    Raises CheckpointMismatch for cameras or joints that the robot lacks, or cameras of different sizes.
+    """
+    cameras = checkpoint.cameras
+    unknown = [name for name in cameras if name not in CAMERAS]
+    if unknown or not cameras:
+        raise CheckpointMismatch(
+            f"{checkpoint.folder}: looks through cameras {', '.join(cameras) or '(none)'}; "
+            f"the simulated robot has {', '.join(CAMERAS)}"
+        )
+    for features in (checkpoint.features_in, checkpoint.features_out):
+        for feature in features.values():
+            if feature.kind in (FeatureKind.STATE, FeatureKind.ACTION) and feature.shape != (
+                len(JOINT_NAMES),
+            ):
+                raise CheckpointMismatch(
+                    f"{checkpoint.folder}: {feature.name} has shape {feature.shape}, the simulated robot "
+                    f"has {len(JOINT_NAMES)} joints"
+                )
+    sizes = {name: feature.shape[1:] for name, feature in cameras.items()}
+    if len(set(sizes.values())) > 1:
+        raise CheckpointMismatch(
+            f"{checkpoint.folder}: pictures (height, width) are {sizes}; the simulated cameras share one size"
+        )
+    height, width = next(iter(sizes.values()))
+    return width, height
+
+
+def random_checkpoint(say: Callable[[str], None]) -> Path:
+    """The folder of the random full-size IMPACT checkpoint, made if this version has not made it yet.
+
+    Progress goes to `say`, at least every five seconds.
+    """
+    folder = _cache_folder() / f"impact-seed{SEED}-{_recipe_digest()}"
+    if folder.is_dir():
+        return folder
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    say(f"making a random full-size IMPACT checkpoint in {folder} (once; about 400 MB)")
+    try:
+        with _heartbeat(lambda seconds: say(f"still making the checkpoint ({seconds:.0f} s)")):
+            synthesis.make_checkpoint("impact", unfinished, synthesis.Options(seed=SEED))
+        unfinished.replace(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "vla_simd_ros"
+
+
+def _recipe_digest() -> str:
+    """Changes with the code that makes the checkpoint, so that an old one is not taken for the new."""
+    digest = hashlib.sha256()
+    for source in sorted(Path(synthesis.__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:10]
+
+
+@contextmanager
+def _heartbeat(beat: Callable[[float], None]) -> Iterator[None]:
+    """Calls `beat` with the seconds so far, every few seconds, while the block works."""
+    ended = threading.Event()
+    start = time.monotonic()
+
+    def run() -> None:
+        while not ended.wait(_PROGRESS_S):
+            beat(time.monotonic() - start)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
