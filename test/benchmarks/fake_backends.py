@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,8 @@ class Faithful:
     def query(self, observation: float) -> npt.NDArray[np.float32]:
         return np.array([[observation, 1.0], [2.0, -4.0]], dtype=np.float32)
 
-    def profile(self, observations: Sequence[float]) -> list[OpTime]:
-        return [OpTime("a", "linear", "head", "1x2x2", 1, 8, 32, float(len(observations)))]
+    def profile(self, observation: float, queries: int) -> list[OpTime]:
+        return [OpTime("a", "linear", "head", "1x2x2", 1, 8, 32, float(queries))]
 
 
 class Departing(Faithful):

@@ -56,7 +56,7 @@ def test_soak_lasts_until_its_time_is_over(turns: tuple[Turns, Recorder]) -> Non
 def test_a_process_answers_and_times_and_profiles() -> None:
     with start("Faithful") as runner:
         assert runner.details == {"threads": "2", "isa": "fake", "omp": "2"}
-        first, second = runner.answers()
+        first, second = runner.answers(2)
         assert first[0, 0] == 1.0 and second[0, 0] == 3.0
         assert len(runner.time_queries(0, 3)) == 3
         assert [op.ms for op in runner.profile(4)] == [4.0]
@@ -64,13 +64,13 @@ def test_a_process_answers_and_times_and_profiles() -> None:
 
 def test_nothing_of_a_runner_runs_outside_its_turn() -> None:
     with start("Spinning") as runner:
-        runner.answers()
+        runner.answers(2)
         pid = int(runner.details["pid"])
         before = _cpu_ticks(pid)
         time.sleep(0.3)
         assert _cpu_ticks(pid) == before
         assert _state(pid) == "T"
-        runner.answers()  # and it runs again when asked
+        runner.answers(2)  # and it runs again when asked
 
 
 def _stat(pid: int) -> list[str]:
@@ -115,14 +115,14 @@ def test_a_backend_that_cannot_be_made(backend: str, message: str) -> None:
 )
 def test_a_query_that_fails(backend: str, message: str) -> None:
     with start(backend) as runner, pytest.raises(BenchmarkError, match=message):
-        runner.answers()
+        runner.answers(2)
 
 
 def test_a_process_killed_between_turns() -> None:
     with start("Spinning") as runner:
         os.kill(int(runner.details["pid"]), signal.SIGKILL)
         with pytest.raises(BenchmarkError, match="ended with code -9"):
-            runner.answers()
+            runner.answers(2)
 
 
 def test_a_backend_without_a_profile_says_so() -> None:

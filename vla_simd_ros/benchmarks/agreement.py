@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from vla_simd_ros.graph.ir import Array
 
 TOLERANCE = 1e-4
 """Largest accepted departure, relative to the largest reference action: fp32 runners that only sum in

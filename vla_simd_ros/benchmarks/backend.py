@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
-from .profile import OpTime
+from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
-    from ..inference import Observation
+    from vla_simd_ros.fidelity.observations import RawObservation
 
 
 class BenchmarkError(Exception):
@@ -37,7 +35,7 @@ class Backend(Protocol):
     details: Mapping[str, str]
     """Versions and settings that a repetition needs."""
 
-    def query(self, observation: Observation) -> npt.NDArray[np.float32]:
+    def query(self, observation: RawObservation) -> Array:
         """Actions in robot units ``[chunk, action width]`` for raw frames and an un-normalized state."""
 
 
@@ -45,8 +43,8 @@ class Backend(Protocol):
 class Profiled(Protocol):
     """A backend that can tell the time of its operations."""
 
-    def profile(self, observations: Sequence[Observation]) -> list[OpTime]:
-        """Shortest time of each operation over one query per observation."""
+    def profile(self, observation: RawObservation, queries: int) -> list[OpTime]:
+        """Shortest time of each operation over ``queries`` queries."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ around the query alone.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import multiprocessing
 import os
 import signal
@@ -20,14 +19,12 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from .backend import Backend, BenchmarkError, Profiled, Setup, resolve
-from .profile import OpTime
+from vla_simd_ros.benchmarks.backend import Backend, BenchmarkError, Profiled, Setup, resolve
+from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
-    from ..inference import Observation
+    from vla_simd_ros.fidelity.observations import RawObservation
 
 Clock = Callable[[], int]
 Waiting = Callable[[float], None]
@@ -40,15 +37,15 @@ class Turns:
     """What a runner does in its turn, on its backend; ``clock`` counts nanoseconds."""
 
     def __init__(
-        self, backend: Backend, observations: Sequence[Observation], clock: Clock = time.perf_counter_ns
+        self, backend: Backend, observations: Sequence[RawObservation], clock: Clock = time.perf_counter_ns
     ) -> None:
         self._backend = backend
         self._observations = observations
         self._clock = clock
 
-    def answers(self) -> list[npt.NDArray[np.float32]]:
-        """The actions for every observation."""
-        return [self._backend.query(observation) for observation in self._observations]
+    def answers(self, count: int) -> list[Array]:
+        """The actions for the first ``count`` observations."""
+        return [self._backend.query(observation) for observation in self._observations[:count]]
 
     def time_queries(self, first: int, count: int) -> list[float]:
         """Milliseconds of ``count`` queries, on observation ``first`` and those that follow it in a ring."""
@@ -67,8 +64,7 @@ class Turns:
         """Shortest time of each operation over ``queries`` queries, for a backend that can tell."""
         if not isinstance(self._backend, Profiled):
             raise BenchmarkError("cannot tell the time of its operations")
-        ring = itertools.cycle(self._observations)
-        return self._backend.profile(list(itertools.islice(ring, queries)))
+        return self._backend.profile(self._observations[0], queries)
 
     def _time(self, index: int) -> float:
         observation = self._observations[index % len(self._observations)]
@@ -90,7 +86,7 @@ class ChildRunner:
         name: str,
         factory: str,
         setup: Setup,
-        observations: Sequence[Observation],
+        observations: Sequence[RawObservation],
         waiting: Waiting = lambda _: None,
     ) -> None:
         self.name = name
@@ -109,9 +105,9 @@ class ChildRunner:
             raise
         self._stop()
 
-    def answers(self) -> list[npt.NDArray[np.float32]]:
-        """The actions for every observation."""
-        result: list[npt.NDArray[np.float32]] = self._call("answers")
+    def answers(self, count: int) -> list[Array]:
+        """The actions for the first ``count`` observations."""
+        result: list[Array] = self._call("answers", count)
         return result
 
     def time_queries(self, first: int, count: int) -> list[float]:
@@ -182,7 +178,7 @@ class ChildRunner:
         return BenchmarkError(f"runner {self.name!r}: its process ended with code {self._process.exitcode}")
 
 
-def _serve(connection: Connection, factory: str, setup: Setup, observations: list[Observation]) -> None:
+def _serve(connection: Connection, factory: str, setup: Setup, observations: list[RawObservation]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     _end_with_parent()
     # Read by OpenMP and BLAS runtimes when they are loaded, which making the backend does.

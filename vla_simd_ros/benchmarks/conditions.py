@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__
+from vla_simd_ros import __version__
 
 _BUSY = 0.3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .table import markdown_table
+from vla_simd_ros.benchmarks.table import markdown_table
 
 
 @dataclass(frozen=True)

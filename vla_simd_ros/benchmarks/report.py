@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .observations import OBSERVATIONS
-from .session import BenchResult, Options, RunnerResult
-from .soak import WINDOW_S, Soak
-from .statistics import TAIL_QUERIES, Summary
-from .table import markdown_table
+from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
+from vla_simd_ros.benchmarks.soak import WINDOW_S, Soak
+from vla_simd_ros.benchmarks.statistics import TAIL_QUERIES, Summary
+from vla_simd_ros.benchmarks.table import markdown_table
 
 BOUNDARY = "raw uint8 frames and un-normalized state in, actions in robot units out; text encoded before"
 ORDER = "A-B-B-A: in each block every runner in order, then in reverse; one process each, stopped in between"
@@ -18,11 +17,12 @@ ORDER = "A-B-B-A: in each block every runner in order, then in reverse; one proc
 
 @dataclass(frozen=True)
 class Context:
-    """What surrounds a comparison: the policy, its checkpoint and the machine."""
+    """What surrounds a comparison: the policy, its checkpoint, the observations and the machine."""
 
     policy: str
     cameras: Mapping[str, str]
     checkpoint: Mapping[str, str]
+    observations: str
     machine: Mapping[str, Any]
 
 
@@ -45,7 +45,7 @@ def to_json(result: BenchResult, options: Options, context: Context) -> dict[str
             "warmup": options.warmup,
             "blocks": options.plan.blocks,
             "queries_per_visit": options.plan.per_visit,
-            "observations": OBSERVATIONS,
+            "observations": context.observations,
             "cameras": dict(context.cameras),
             "instruction": options.instruction,
         },

@@ -7,20 +7,29 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .agreement import check_agreement
-from .backend import OURS, REFERENCE, RUNNERS, RunnerSpec, Setup, check_peers, check_precision
-from .child import ChildRunner
-from .interleave import Plan, Visit, measure
-from .profile import OpTime
-from .soak import Soak, check_soak, summarize_soak
-from .statistics import Comparison, Summary, compare, summarize
+from vla_simd_ros.benchmarks.agreement import check_agreement
+from vla_simd_ros.benchmarks.backend import (
+    OURS,
+    REFERENCE,
+    RUNNERS,
+    RunnerSpec,
+    Setup,
+    check_peers,
+    check_precision,
+)
+from vla_simd_ros.benchmarks.child import ChildRunner
+from vla_simd_ros.benchmarks.interleave import Plan, Visit, measure
+from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
+from vla_simd_ros.benchmarks.statistics import Comparison, Summary, compare, summarize
 
 if TYPE_CHECKING:
-    from ..inference import Observation
+    from vla_simd_ros.fidelity.observations import RawObservation
 
 Say = Callable[[str], None]
 
 _PROFILE_RUNS = 9
+_CHECKED = 2  # observations; the reference takes its time
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ def check_options(options: Options) -> None:
 
 def run_bench(
     options: Options,
-    observations: Sequence[Observation],
+    observations: Sequence[RawObservation],
     say: Say,
     registry: Mapping[str, RunnerSpec] = RUNNERS,
 ) -> BenchResult:
@@ -121,7 +130,7 @@ def run_bench(
 
 def _start(
     options: Options,
-    observations: Sequence[Observation],
+    observations: Sequence[RawObservation],
     say: Say,
     registry: Mapping[str, RunnerSpec],
     stack: ExitStack,
@@ -142,7 +151,7 @@ def _start(
 def _check(
     options: Options,
     runners: Mapping[str, ChildRunner],
-    observations: Sequence[Observation],
+    observations: Sequence[RawObservation],
     say: Say,
     registry: Mapping[str, RunnerSpec],
 ) -> dict[str, float]:
@@ -151,8 +160,9 @@ def _check(
     with ChildRunner(
         REFERENCE, registry[REFERENCE].factory, setup, observations, _wait(say, REFERENCE)
     ) as reference:
-        expected = reference.answers()
-    departures = check_agreement({name: runner.answers() for name, runner in runners.items()}, expected)
+        expected = reference.answers(_CHECKED)
+    answers = {name: runner.answers(_CHECKED) for name, runner in runners.items()}
+    departures = check_agreement(answers, expected)
     for name, error in departures.items():
         say(f"{name}: maximum absolute error {error:.1e} of the largest action")
     return departures

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .backend import BenchmarkError
-from .statistics import Summary, summarize
+from vla_simd_ros.benchmarks.backend import BenchmarkError
+from vla_simd_ros.benchmarks.statistics import Summary, summarize
 
 WINDOW_S = 15.0
 

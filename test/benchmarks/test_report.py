@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from vla_simd_ros.benchmarks.interleave import Plan
+from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.benchmarks.report import Context, to_json, to_markdown
+from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
+from vla_simd_ros.benchmarks.soak import Soak
+from vla_simd_ros.benchmarks.statistics import Summary, compare, summarize
+
+OPTIONS = Options("ckpt", ("slow", "quick"), Plan(2, 1), warmup=3, instruction="pick it up", threads=2)
+CONTEXT = Context(
+    policy="impact",
+    cameras={"front": "480x640", "wrist": "240x320"},
+    checkpoint={"folder": "ckpt"},
+    observations="4 of seed 0",
+    machine={"cpu": "Some CPU", "load_average_before": 0.1, "date": "today", "command": "vla_simd bench x"},
+)
+TIMES = {
+    "ours": [[10.0, 10.0], [20.0, 20.0]],
+    "slow": [[30.0, 30.0], [60.0, 60.0]],
+    "quick": [[12.0], [22.0]],
+}
+
+
+def result() -> BenchResult:
+    runners = [
+        RunnerResult(
+            name, "fp32", summarize([ms for block in blocks for ms in block]), blocks, 1e-6, {"version": "1"}
+        )
+        for name, blocks in TIMES.items()
+    ]
+    comparisons = {peer: compare(TIMES[peer], TIMES["ours"]) for peer in ("slow", "quick")}
+    return BenchResult("avx2", 2, runners, comparisons, soak=None, profile=None)
+
+
+def test_json_holds_what_was_promised() -> None:
+    report = json.loads(json.dumps(to_json(result(), OPTIONS, CONTEXT)))
+    assert report["policy"] == "impact" and report["cpu"] == "Some CPU"
+    assert report["isa"] == "avx2" and report["threads"] == 2
+    assert report["fastest_peer"] == "quick"
+    assert report["speedup_vs_fastest_peer"] == (12.0 / 10.0 + 22.0 / 20.0) / 2
+    ours = report["results"][0]
+    assert {key: ours[key] for key in ("runner", "precision", "median_ms", "p95_ms", "p99_ms", "n")} == {
+        "runner": "ours",
+        "precision": "fp32",
+        "median_ms": 15.0,
+        "p95_ms": 20.0,
+        "p99_ms": 20.0,
+        "n": 4,
+    }
+
+
+def test_json_holds_all_that_a_repetition_needs() -> None:
+    report = to_json(result(), OPTIONS, CONTEXT)
+    assert [entry["blocks_ms"] for entry in report["results"]] == list(TIMES.values())
+    assert report["results"][1]["details"] == {"version": "1"}
+    protocol = report["protocol"]
+    assert (protocol["warmup"], protocol["blocks"], protocol["queries_per_visit"]) == (3, 2, 1)
+    assert protocol["instruction"] == "pick it up"
+    assert report["machine"]["command"] == "vla_simd bench x"
+    assert report["soak"] is None and report["profile"] is None
+
+
+def test_json_of_soak_and_profile() -> None:
+    op = OpTime("a", "linear", "head", "1x1x1", 1, 2, 12, 0.5)
+    full = dataclasses.replace(
+        result(), soak=Soak(90.0, Summary(1, 2, 3, 4), Summary(5, 6, 7, 8)), profile=[op]
+    )
+    report = to_json(full, OPTIONS, CONTEXT)
+    assert report["soak"]["last"]["median_ms"] == 5
+    assert report["profile"][0]["ms"] == 0.5
+
+
+def test_markdown_states_conditions_then_the_table() -> None:
+    text = to_markdown(result(), OPTIONS, CONTEXT)
+    assert "policy: impact; cameras: front 480x640, wrist 240x320" in text
+    assert "CPU: Some CPU; ISA: avx2; threads: 2; precision: fp32" in text
+    assert "3 queries to warm up, then 4 timed in 2 blocks (tails are rough below 500)" in text
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+    assert rows[2][:6] == ["ours", "fp32", "15.0", "20.0", "20.0", "4"]
+    assert rows[3][6] == "3.000 (3.000 to 3.000)"
+    assert "Fastest peer: quick; it takes 1.150 times as long" in text
+    assert "longer in 2 of 2 blocks" in text
+
+
+def test_markdown_without_peers_has_no_ratio() -> None:
+    alone = dataclasses.replace(result(), runners=result().runners[:1], comparisons={})
+    text = to_markdown(alone, OPTIONS, CONTEXT)
+    assert "Fastest peer" not in text and text.endswith("|\n")
+
+
+def test_markdown_of_a_soak() -> None:
+    soaked = dataclasses.replace(result(), soak=Soak(90.0, Summary(1, 2, 3, 4), Summary(5, 6, 7, 8)))
+    text = to_markdown(soaked, OPTIONS, CONTEXT)
+    assert "90 s without pause:" in text
+    assert "| last 15 s  |       5.0 |" in text
+
+
+def test_enough_queries_need_no_note_on_tails() -> None:
+    long = dataclasses.replace(OPTIONS, plan=Plan(10, 25))
+    assert "tails are rough" not in to_markdown(result(), long, CONTEXT)

@@ -1,0 +1,108 @@
+"""The kernels of a policy's query program on one core, measured and written up."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vla_simd_ros.benchmarks.backend import BenchmarkError, Setup
+from vla_simd_ros.benchmarks.conditions import busy_warning, describe_machine
+from vla_simd_ros.benchmarks.kernels import (
+    TARGET_ROWS,
+    TARGET_SHARE,
+    Ceilings,
+    Layer,
+    below_target,
+    ceilings_table,
+    distinct_layers,
+    layers_table,
+)
+from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.fidelity.observations import random_observations
+
+Say = Callable[[str], None]
+
+_QUERIES = 9
+_PEAK_S = 0.3
+_READ_BYTES = 256 << 20
+
+
+def measure_kernels(folder: str | None, isa: str, instruction: str, say: Say) -> tuple[dict[str, Any], str]:
+    """JSON values and Markdown of each distinct layer of the checkpoint in ``folder``.
+
+    Without a folder the layers are those of a random full-size IMPACT with two 480x640 cameras. Raises
+    ``BenchmarkError`` for an instruction set that this machine has not.
+    """
+    from vla_simd_ros import _engine
+    from vla_simd_ros.benchmarks.op_times import ProfiledPolicy
+
+    isas: list[str] = _engine.available_isas()
+    if isa and isa not in isas:
+        raise BenchmarkError(f"instruction set {isa!r} is not available here, expected {' or '.join(isas)}")
+    machine = describe_machine()
+    if warning := busy_warning():
+        say(f"warning: {warning}")
+    with _checkpoint(folder, say) as path:
+        say("preparing the policy")
+        policy = ProfiledPolicy(Setup(str(path), instruction, threads=1, isa=isa))
+        observation = random_observations(load_checkpoint(path), 1, 0)[0]
+        say("measuring the core's ceilings")
+        peaks = {name: float(_engine.fma_peak(name, _PEAK_S)) for name in isas}
+        bandwidth = _engine.Engine(threads=1).read_bandwidth(_READ_BYTES) / 1e9
+        say(f"{_QUERIES} queries on one core")
+        ops = policy.profile(observation, _QUERIES)
+        # A core's clock may change meanwhile; the better of two readings is the stricter ceiling.
+        peaks[policy.isa] = max(peaks[policy.isa], float(_engine.fma_peak(policy.isa, _PEAK_S)))
+    ceilings = Ceilings(peaks, float(bandwidth))
+    layers = distinct_layers(ops, peaks[policy.isa])
+    report = {
+        "cpu": machine["cpu"],
+        "isa": policy.isa,
+        "threads": 1,
+        "ceilings": asdict(ceilings),
+        "layers": [{**asdict(layer), "reaches_target": layer.reaches_target} for layer in layers],
+        "target": {"share_of_peak": TARGET_SHARE, "linear_layers_of_more_rows_than": TARGET_ROWS},
+        "queries": _QUERIES,
+        "machine": machine,
+    }
+    return report, _text(machine, policy.isa, ceilings, layers)
+
+
+def _text(machine: dict[str, Any], isa: str, ceilings: Ceilings, layers: list[Layer]) -> str:
+    held = [layer for layer in layers if layer.reaches_target is not None]
+    missed = below_target(layers)
+    verdict = (
+        f"{len(held) - len(missed)} of {len(held)} kinds of linear layer with more than {TARGET_ROWS} rows"
+        f" reach {TARGET_SHARE:.0%} of the peak of one core."
+    )
+    lines = [
+        f"- CPU: {machine['cpu']}; ISA: {isa}; threads: 1; shortest time of {_QUERIES} queries",
+        f"- load average before: {machine['load_average_before']}; {machine['date']}",
+        f"- command: `{machine['command']}`",
+        "",
+        *ceilings_table(ceilings),
+        "",
+        *layers_table(layers),
+        "",
+        verdict,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+@contextmanager
+def _checkpoint(folder: str | None, say: Say) -> Iterator[Path]:
+    if folder is not None:
+        yield Path(folder)
+        return
+    from vla_simd_ros.checkpoints.synthesis import make_checkpoint
+
+    say("writing a random full-size IMPACT")
+    with tempfile.TemporaryDirectory(prefix="vla_simd_bench_") as parent:
+        path = Path(parent) / "impact"
+        make_checkpoint("impact", path)
+        yield path

@@ -1,0 +1,1 @@
+"""The production runtimes to compare with. Each is imported only when it is measured."""

@@ -1,0 +1,131 @@
+"""``vla_simd bench``: this engine beside its peers, and its kernels beside the machine's ceilings."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from vla_simd_ros.benchmarks.backend import PEERS, BenchmarkError
+
+DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
+_OBSERVATIONS = 4
+_SEED = 0
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add this command to the command line."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure query latency, beside other runtimes or kernel by kernel",
+        description="Time queries from raw frames to robot units. With --peers, other runtimes run the same"
+        " program on the same inputs in turns with this engine (A-B-B-A), after their outputs have been"
+        " compared; results go to standard output, progress to standard error.",
+    )
+    parser.add_argument(
+        "checkpoint",
+        nargs="?",
+        metavar="CHECKPOINT",
+        help="policy folder; only --kernels can do without, and then takes a random full-size IMPACT",
+    )
+    parser.add_argument("--peers", default="", metavar="NAMES", help=f"some of {','.join(PEERS)}")
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="for every runner (default: cores)"
+    )
+    parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of this engine")
+    parser.add_argument("--isa", default="", help="instruction set of this engine (default: the best here)")
+    parser.add_argument("--instruction", default=DEFAULT_INSTRUCTION, metavar="TEXT")
+    parser.add_argument("--queries", type=int, default=24, metavar="N", help="timed per runner (default: 24)")
+    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="untimed before (default: 5)")
+    parser.add_argument(
+        "--blocks", type=int, default=6, metavar="N", help="there-and-back turns (default: 6)"
+    )
+    parser.add_argument(
+        "--soak",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="then run without pause: first and last 15 s",
+    )
+    parser.add_argument("--profile", action="store_true", help="then show the time by block and kind")
+    parser.add_argument(
+        "--kernels", action="store_true", help="instead: each distinct layer on one core, and its ceilings"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results with all conditions")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print. Raises ``BenchmarkError`` and ``CheckpointError`` for what cannot be measured."""
+    _check(args)
+    report, text = _kernels(args) if args.kernels else _compare(args)
+    print(text)
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+    if args.markdown:
+        args.markdown.write_text(text)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    for name, least in (("threads", 0), ("queries", 1), ("warmup", 0), ("blocks", 1)):
+        if getattr(args, name) < least:
+            raise BenchmarkError(f"--{name} is {getattr(args, name)}, expected at least {least}")
+    for path in (args.json, args.markdown):
+        if path and not path.absolute().parent.is_dir():
+            raise BenchmarkError(f"cannot write {path}: there is no folder {path.absolute().parent}")
+    if not args.checkpoint and not args.kernels:
+        raise BenchmarkError("no checkpoint folder given; only --kernels can do without")
+
+
+def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from vla_simd_ros.benchmarks.conditions import busy_warning, describe_checkpoint, describe_machine
+    from vla_simd_ros.benchmarks.interleave import make_plan
+    from vla_simd_ros.benchmarks.profile import profile_tables
+    from vla_simd_ros.benchmarks.report import Context, to_json, to_markdown
+    from vla_simd_ros.benchmarks.session import Options, check_options, run_bench
+    from vla_simd_ros.checkpoints import load_checkpoint
+    from vla_simd_ros.fidelity.observations import random_observations
+
+    options = Options(
+        checkpoint=args.checkpoint,
+        peers=tuple(name for name in args.peers.split(",") if name),
+        plan=make_plan(args.queries, args.blocks),
+        warmup=args.warmup,
+        instruction=args.instruction,
+        threads=args.threads,
+        precision=args.precision,
+        isa=args.isa,
+        soak_s=args.soak,
+        profile=args.profile,
+    )
+    check_options(options)
+    machine = describe_machine()
+    if warning := busy_warning():
+        _say(f"warning: {warning}")
+    checkpoint = load_checkpoint(args.checkpoint)
+    observations = random_observations(checkpoint, _OBSERVATIONS, _SEED)
+    context = Context(
+        policy=checkpoint.type,
+        cameras={name: "x".join(map(str, feature.shape)) for name, feature in checkpoint.cameras.items()},
+        checkpoint=describe_checkpoint(Path(args.checkpoint)),
+        observations=f"{_OBSERVATIONS} random ones of seed {_SEED}, in turn",
+        machine=machine,
+    )
+    result = run_bench(options, observations, _say)
+    text = to_markdown(result, options, context)
+    if result.profile:
+        text += "\n" + profile_tables(result.profile)
+    return to_json(result, options, context), text
+
+
+def _kernels(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from vla_simd_ros.benchmarks.kernel_session import measure_kernels
+
+    return measure_kernels(args.checkpoint, args.isa, args.instruction, _say)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
