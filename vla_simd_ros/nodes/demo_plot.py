@@ -17,7 +17,7 @@ from vla_simd_ros.nodes.demo_report import observation_ages
 _JOINT_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _CHUNK_COLOR = "#4D4D4D"
 _AGE_COLOR = "#0072B2"
-_NOT_EXECUTING = {"STARVED": "#F4A3A0", "HOLDING": "#F9D8A8", "STOPPED": "#C9C9C9"}
+_NOT_EXECUTING = {"WAITING": "#DDE6F0", "STARVED": "#F4A3A0", "HOLDING": "#F9D8A8", "STOPPED": "#C9C9C9"}
 _STYLE = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -71,7 +71,9 @@ def _series(recording: Recording, kind: str) -> tuple[npt.NDArray[np.float64], n
     """Seconds [n] and positions [n, joints]."""
     samples = getattr(recording, kind)
     times = np.array([recording.seconds(sample.time) for sample in samples])
-    return times, np.array([sample.positions for sample in samples]).reshape(len(samples), len(recording.joint_names))
+    return times, np.array([sample.positions for sample in samples]).reshape(
+        len(samples), len(recording.joint_names)
+    )
 
 
 def _draw_chunks(axis: Any, recording: Recording) -> None:

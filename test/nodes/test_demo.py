@@ -1,0 +1,154 @@
+"""The demo as a user runs it, with a small policy: it drives the arm, reports, and ends cleanly."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+
+pytest.importorskip("rclpy", reason="needs ROS 2 (./run pytest)")
+pytest.importorskip("mujoco", reason="needs the simulation's packages: pip install 'vla_simd_ros[sim]'")
+
+PATIENCE = 120.0
+SIZES = {
+    "dim_model": 64,
+    "heads": 4,
+    "feedforward": 64,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "chunk_size": 30,
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint") / "act"
+    cameras = (Camera("front", 64, 96), Camera("wrist", 64, 96))
+    make_checkpoint("act", folder, Options(cameras=cameras, sizes=SIZES))
+    return folder
+
+
+def command(checkpoint: Path, out: Path, *options: str) -> list[str]:
+    base = [
+        sys.executable,
+        "-m",
+        "vla_simd_ros.cli.__main__",
+        "demo",
+        "--checkpoint",
+        str(checkpoint),
+        "--out",
+        str(out),
+    ]
+    return [*base, *options]
+
+
+def run(checkpoint: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    whole = command(checkpoint, out, *options)
+    return subprocess.run(whole, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def children(out: Path) -> list[int]:
+    """Processes whose command line names the demo's folder of results or its checkpoint."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if f"VLA_SIMD_TEST={out}".encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+def test_demo(checkpoint: Path, tmp_path: Path) -> None:
+    done = run(checkpoint, tmp_path, "--duration", "6", "--threads", "1", "--mode", "lagged")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results: dict[str, Any] = json.loads((tmp_path / "results.json").read_text())
+    report = results["report"]
+    assert report["queries"] > 3
+    assert report["epochs"] == 2
+    assert report["executed_steps"] > 30
+    assert report["commands"] >= report["executed_steps"] // 2
+    assert report["latency"]["query_ms"]["median"] > 0.0
+    assert report["observation_age"]["median"] > 0.0
+    assert report["window"] == 30
+    for camera in ("front", "wrist"):
+        counts = report["cameras"][camera]
+        assert 100 < counts["sent"]
+        assert 0.8 * counts["sent"] <= counts["received"] <= counts["sent"]
+    recording = json.loads((tmp_path / "recording.json").read_text())
+    assert [text for _, text in recording["instructions"]] == [
+        "pick up the red cube",
+        "push the blue cube to the left",
+    ]
+    assert recording["executor"][-1]["values"]["executed_steps"] == report["executed_steps"]
+    for name in ("timeline.png", "frames.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert "query in total" in done.stdout
+    assert f"act from {checkpoint}" in done.stdout
+
+
+def test_a_node_that_dies_is_named_and_the_others_are_ended(checkpoint: Path, tmp_path: Path) -> None:
+    done = run(checkpoint, tmp_path, "--param", "robot_sim_node.renderer=vulkan")
+    assert done.returncode == 1
+    assert "robot_sim_node ended with status 1" in done.stderr
+    assert "renderer: got 'vulkan', expected one of auto, egl, opencv" in done.stderr
+
+
+def test_a_node_that_cannot_be_configured_is_named_with_its_reason(checkpoint: Path, tmp_path: Path) -> None:
+    done = run(checkpoint, tmp_path, "--param", "policy_node.window=31")
+    assert done.returncode == 1
+    assert "policy_node could not configure" in done.stderr
+    assert "window: got 31, expected at most the chunk size, 30" in done.stderr
+
+
+def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
+    done = run(tmp_path / "nowhere", tmp_path)
+    assert done.returncode == 2
+    assert "nowhere: no such folder" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interruption_ends_all_processes(checkpoint: Path, tmp_path: Path, number: int) -> None:
+    process = subprocess.Popen(
+        command(checkpoint, tmp_path, "--duration", "600"),
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "VLA_SIMD_TEST": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "running for" in line:
+            break
+    assert len(children(tmp_path)) >= 4
+    process.send_signal(number)
+    assert process.wait(timeout=PATIENCE) == 130
+    process.stdout.close()
+    end = time.monotonic() + 5.0
+    while children(tmp_path) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not children(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--param", "robot.renderer=egl"], "expected NODE.NAME=VALUE with NODE one of robot_sim_node"),
+        (["--duration", "0"], "expected 1 to 86400 seconds"),
+        (["--mode", "eager"], "lagged"),
+    ],
+)
+def test_bad_options(checkpoint: Path, tmp_path: Path, options: list[str], message: str) -> None:
+    done = run(checkpoint, tmp_path, *options)
+    assert done.returncode == 2
+    assert message in done.stderr
