@@ -108,8 +108,9 @@ def _print_trace(entries: list[TraceEntry], everything: bool) -> None:
         print("no tensor departs from the float64 run of the same programs")
     else:
         print(
-            f"first tensor that departs: {first.tensor.name} (block {first.tensor.block}), by "
-            f"{first.error.relative:.3e} of its largest value; plain float32 by {first.departure.relative:.3e}"
+            f"first tensor that departs: {first.tensor.name} (block {first.tensor.block}), "
+            f"by {first.error.relative:.3e} of its largest value; "
+            f"plain float32 by {first.departure.relative:.3e}"
         )
 
 

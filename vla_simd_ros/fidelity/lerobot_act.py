@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,9 @@ class LeRobotAct:
             raise UnavailableReferenceError(f"LeRobot cannot be imported ({error}); {_HOW}") from None
         self._torch = torch
         self._dtype = torch.float64 if dtype is np.float64 else torch.float32
-        self._policy = ACTPolicy.from_pretrained(str(folder), strict=True).to(self._dtype)
+        # LeRobot prints while it loads; standard output is for results.
+        with contextlib.redirect_stdout(sys.stderr):
+            self._policy = ACTPolicy.from_pretrained(str(folder), strict=True).to(self._dtype)
         self._before, self._after = make_pre_post_processors(
             self._policy.config,
             pretrained_path=str(folder),

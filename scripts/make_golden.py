@@ -1,0 +1,163 @@
+"""Writes the golden files: small random policies, raw observations, and the references' actions.
+
+Run in the reference environment (scripts/make_reference_env.sh):  DIR/bin/python scripts/make_golden.py
+
+Each file of test/golden holds the recipe of its checkpoint (`vla_simd make-checkpoint` makes it again,
+bit for bit, from the seed), the observations, and the reference's actions in float32 and float64.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.fidelity.observations import random_observations
+from vla_simd_ros.fidelity.references import make_reference, references_for
+
+FOLDER = Path(__file__).parent.parent / "test" / "golden"
+OBSERVATIONS = 2
+MOST_BYTES = 300_000
+
+TWO = (Camera("front", 64, 96), Camera("wrist", 64, 96))
+# Of different sizes, with as many pixels each.
+THREE = (Camera("front", 64, 96), Camera("left", 96, 64), Camera("wrist", 48, 128))
+SMALL = {
+    "dim_model": 32,
+    "heads": 4,
+    "feedforward": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "chunk_size": 10,
+}
+TEXT = {
+    "text_config.d_model": 48,
+    "text_config.d_kv": 8,
+    "text_config.d_ff": 64,
+    "text_config.num_layers": 2,
+    "text_config.num_heads": 4,
+    "text_config.vocab_size": 640,
+}
+RANGES = {
+    "normalization_mapping.STATE": "MIN_MAX",
+    "normalization_mapping.ACTION": "QUANTILES",
+    "normalization_mapping.VISUAL": "IDENTITY",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A checkpoint to make, and the instruction for policies that take one."""
+
+    policy: str
+    options: Options
+    instruction: str = ""
+
+
+def sized(**changes: Any) -> dict[str, Any]:
+    return {**SMALL, **changes}
+
+
+CASES = {
+    "act_two_cameras": Case("act", Options(seed=11, cameras=TWO, sizes=SMALL)),
+    "act_pre_norm": Case(
+        "act",
+        Options(
+            seed=12,
+            cameras=THREE,
+            state_dim=7,
+            env_state_dim=3,
+            action_dim=5,
+            sizes=sized(pre_norm=True, decoder_layers=3),
+            settings={"feedforward_activation": "gelu"},
+        ),
+    ),
+    "act_ranges": Case(
+        "act",
+        Options(seed=13, cameras=(Camera("top", 50, 70),), dtype="bf16", sizes=SMALL, settings=RANGES),
+    ),
+    "act_no_camera": Case("act", Options(seed=14, cameras=(), env_state_dim=9, sizes=SMALL)),
+    "act_resnet50_dilated": Case(
+        "act",
+        Options(
+            seed=15,
+            cameras=(Camera("top", 48, 64),),
+            sizes=sized(backbone="resnet50"),
+            settings={"replace_final_stride_with_dilation": True, "use_vae": False},
+        ),
+    ),
+    "impact_two_cameras": Case(
+        "impact",
+        Options(seed=21, cameras=TWO, sizes=sized(decoder_layers=2), settings=TEXT),
+        "Put the tape into the box.",
+    ),
+    "impact_pre_norm": Case(
+        "impact",
+        Options(
+            seed=22,
+            cameras=THREE,
+            state_dim=8,
+            env_state_dim=4,
+            action_dim=7,
+            sizes=sized(pre_norm=True, decoder_layers=3),
+            settings={**TEXT, "tokenizer_max_length": 12},
+        ),
+        "pick up the small red cube between the two bowls and then place it carefully on the plate",
+    ),
+    "impact_no_film": Case(
+        "impact",
+        Options(
+            seed=23,
+            cameras=(Camera("top", 50, 70),),
+            sizes=sized(backbone="resnet34"),
+            settings={**TEXT, **RANGES, "use_film": False},
+        ),
+        "open the drawer",
+    ),
+}
+
+
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, case in CASES.items():
+        path = FOLDER / f"{name}.npz"
+        np.savez_compressed(path, **arrays(case))
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            sys.exit(f"{path}: {size} bytes, expected at most {MOST_BYTES}")
+        print(f"{path.name}: {size} bytes")
+
+
+def arrays(case: Case) -> dict[str, Any]:
+    """The content of a golden file."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "checkpoint"
+        make_checkpoint(case.policy, folder, case.options)
+        checkpoint = load_checkpoint(folder)
+        observations = random_observations(checkpoint, OBSERVATIONS, case.options.seed)
+        reference = references_for(case.policy)[0]
+        content: dict[str, Any] = {}
+        for dtype in (np.float32, np.float64):
+            model = make_reference(reference, checkpoint, case.instruction, dtype)
+            actions = [model.predict(observation) for observation in observations]
+            content[f"actions_{np.dtype(dtype).name}"] = np.stack(actions)
+    for camera in observations[0].images:
+        content[f"image.{camera}"] = np.stack([o.images[camera] for o in observations])
+    for key in ("state", "env_state"):
+        vectors = [getattr(observation, key) for observation in observations]
+        if vectors[0] is not None:
+            content[key] = np.stack(vectors)
+    recipe = {"policy": case.policy, "instruction": case.instruction, "options": asdict(case.options)}
+    content["recipe"] = np.array(json.dumps(recipe))
+    return content
+
+
+if __name__ == "__main__":
+    main()

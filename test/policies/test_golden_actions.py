@@ -1,0 +1,104 @@
+"""The engine's actions against those that the reference implementations gave for the same observations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vla_simd_ros import _engine
+from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.executors.base import Executor
+from vla_simd_ros.executors.reference_executor import ReferenceExecutor
+from vla_simd_ros.executors.simd_executor import SimdExecutor
+from vla_simd_ros.fidelity.measure import allowed, distance
+from vla_simd_ros.fidelity.observations import RawObservation
+from vla_simd_ros.fidelity.programs import compile_policy, run_programs
+from vla_simd_ros.graph.programs import CompiledPolicy
+from vla_simd_ros.policies.registry import define_policy
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+FILES = sorted(GOLDEN.glob("*.npz"))
+# Only the rounding of folded constants separates the float64 executor from the float64 reference.
+FLOAT64_BOUND = 2e-7
+
+
+@dataclass(frozen=True)
+class Golden:
+    checkpoint: Checkpoint
+    compiled: CompiledPolicy
+    ids: Any
+    observations: list[RawObservation]
+    single: np.ndarray
+    double: np.ndarray
+
+    def run(self, executor: Executor) -> np.ndarray:
+        executable = executor.load(self.compiled)
+        actions = [run_programs(executable, self.compiled, self.ids, o)["action"] for o in self.observations]
+        return np.stack(actions)
+
+
+@pytest.fixture(scope="module", params=FILES, ids=lambda path: path.stem)
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
+    data = np.load(request.param)
+    recipe = json.loads(str(data["recipe"]))
+    folder = tmp_path_factory.mktemp("golden") / "checkpoint"
+    cameras = tuple(Camera(**camera) for camera in recipe["options"].pop("cameras"))
+    make_checkpoint(recipe["policy"], folder, Options(cameras=cameras, **recipe["options"]))
+    checkpoint = load_checkpoint(folder)
+    compiled, ids = compile_policy(checkpoint, define_policy(checkpoint), recipe["instruction"])
+    yield Golden(
+        checkpoint, compiled, ids, _observations(data), data["actions_float32"], data["actions_float64"]
+    )
+    (folder / "model.safetensors").unlink()
+
+
+def _observations(data: Any) -> list[RawObservation]:
+    cameras = [key for key in data if key.startswith("image.")]
+    vectors = [data.get(key) for key in ("state", "env_state")]
+    return [
+        RawObservation(
+            {key.removeprefix("image."): data[key][index] for key in cameras},
+            *(None if vector is None else vector[index] for vector in vectors),
+        )
+        for index in range(len(data["actions_float64"]))
+    ]
+
+
+def test_every_policy_has_golden_files() -> None:
+    assert {path.stem.split("_")[0] for path in FILES} == {"act", "impact"}
+
+
+@pytest.mark.parametrize("isa", _engine.available_isas())
+def test_engine_gives_the_reference_actions(golden: Golden, isa: str) -> None:
+    actions = golden.run(SimdExecutor(threads=1, isa=isa))
+
+    bound = allowed(distance(golden.single, golden.double).relative)
+    assert actions.shape == golden.double.shape
+    assert distance(actions, golden.double).relative <= bound
+    assert distance(actions, golden.single).relative <= bound
+
+
+def test_engine_gives_the_same_bits_on_two_threads(golden: Golden) -> None:
+    one, two = (golden.run(SimdExecutor(threads=threads)) for threads in (1, 2))
+
+    np.testing.assert_array_equal(one, two)
+
+
+def test_float64_programs_give_the_float64_reference_actions(golden: Golden) -> None:
+    actions = golden.run(ReferenceExecutor(np.float64))
+
+    assert distance(actions, golden.double).relative <= FLOAT64_BOUND
+
+
+def test_observations_tell_the_actions_apart(golden: Golden) -> None:
+    """Were they alike, a policy blind to its inputs would pass the comparisons."""
+    first, second = golden.double
+
+    assert distance(first, second).relative > 1e-3
