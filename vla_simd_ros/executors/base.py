@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
@@ -20,8 +20,9 @@ class Executable(Protocol):
         """Run one program.
 
         ``inputs`` holds exactly that program's runtime inputs, by name, in the declared shape and dtype.
-        The programs of longer lifetimes must have run before. Returns copies of the graph outputs that
-        the program computes. Raises :class:`InputError`.
+        The programs of longer lifetimes that it builds on must have run before. Returns copies of the
+        graph outputs that the program computes. Raises :class:`InputError`, and RuntimeError where
+        another program must run first.
         """
         ...
 
@@ -36,9 +37,27 @@ class Executable(Protocol):
 class Executor(Protocol):
     """A device or library that runs compiled policies; it may share weights between those it loaded."""
 
+    @property
+    def isa(self) -> str:
+        """The instruction set or the library that computes."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """Threads that compute, the caller's included; 0 where the library decides."""
+        ...
+
     def load(self, compiled: CompiledPolicy) -> Executable:
         """Prepare ``compiled`` for running. Policies compiled with one fold cache share their weights."""
         ...
+
+
+def check_order(program: Program, ran: Collection[Lifetime]) -> None:
+    """Raise RuntimeError unless the programs that ``program`` builds on are among those that ``ran``."""
+    missing = sorted({tensor.lifetime for tensor in program.uses}.difference(ran))
+    if missing:
+        names = ", ".join(lifetime.name for lifetime in missing)
+        raise RuntimeError(f"the {program.lifetime.name} program uses results of {names}, which has not run")
 
 
 def check_inputs(program: Program, inputs: Mapping[str, Array]) -> None:

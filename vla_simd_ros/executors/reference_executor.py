@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vla_simd_ros.executors.base import check_inputs
+from vla_simd_ros.executors.base import check_inputs, check_order
 from vla_simd_ros.graph.evaluate import evaluate
 from vla_simd_ros.graph.ir import Array, Graph, Lifetime, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy
@@ -16,6 +16,9 @@ from vla_simd_ros.graph.programs import CompiledPolicy
 
 class ReferenceExecutor:
     """Runs compiled policies in numpy, every operation in ``dtype``; slow, and made to be right."""
+
+    isa = "numpy"
+    threads = 0
 
     def __init__(self, dtype: npt.DTypeLike = np.float64) -> None:
         self._dtype: np.dtype[Any] = np.dtype(dtype)
@@ -32,29 +35,39 @@ class ReferenceExecutable:
         self._compiled = compiled
         self._dtype = dtype
         self._kept: dict[Tensor, Array] = {}
+        self._ran: set[Lifetime] = set()
 
     def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run one program; see :class:`vla_simd_ros.executors.base.Executable`."""
         program = self._compiled.programs[lifetime]
         check_inputs(program, inputs)
-        values: dict[Tensor, Array] = {t: self._known(t) for t in (*program.constants, *program.uses)}
+        check_order(program, self._ran)
+        self._ran = {other for other in self._ran if other < lifetime}
+        values: dict[Tensor, Array] = {t: self._value(t) for t in (*program.constants, *program.uses)}
         values.update((tensor, inputs[name]) for name, tensor in program.inputs.items())
         for op in program.ops:
             operands = [None if t is None else values[t] for t in op.inputs]
             values[op.output] = evaluate(op, operands, self._dtype)
         self._kept.update((t, values[t].copy()) for t in program.provides)
+        self._ran.add(lifetime)
         return {name: self._kept[tensor].copy() for name, tensor in program.outputs.items()}
 
     def tensor(self, tensor: Tensor) -> Array:
         """The current value of a provided tensor or a constant."""
-        return self._known(tensor).copy()
+        return np.array(self._value(tensor))
 
-    def _known(self, tensor: Tensor) -> Array:
+    def _value(self, tensor: Tensor) -> Array:
         constants = self._compiled.constants
-        return constants[tensor] if tensor in constants else self._kept[tensor]
+        if tensor in constants:
+            return constants[tensor]
+        if tensor.lifetime not in self._ran:
+            raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
+        return self._kept[tensor]
 
 
-def run_graph(graph: Graph, inputs: Mapping[str, Array], dtype: npt.DTypeLike = np.float64) -> dict[Tensor, Array]:
+def run_graph(
+    graph: Graph, inputs: Mapping[str, Array], dtype: npt.DTypeLike = np.float64
+) -> dict[Tensor, Array]:
     """The value of every tensor of a graph as it was written, before any pass."""
     values: dict[Tensor, Array] = dict(graph.constants)
     values.update((tensor, inputs[name]) for name, tensor in graph.inputs.items())

@@ -111,7 +111,7 @@ def _binary(inputs: Sequence[Any], attrs: Attrs) -> Array:
 
 
 def _activation(inputs: Sequence[Any], attrs: Attrs) -> Array:
-    return _ACTIVATIONS[attrs["fn"]](inputs[0])
+    return np.asarray(_ACTIVATIONS[attrs["fn"]](inputs[0]))
 
 
 def _layer_norm(inputs: Sequence[Any], attrs: Attrs) -> Array:
@@ -130,7 +130,7 @@ def _attention(inputs: Sequence[Any], attrs: Attrs) -> Array:
     q, k, v, bias = inputs
     heads, group = attrs["heads"], attrs["heads"] // attrs["kv_heads"]
     d = q.shape[1] // heads
-    result = np.empty_like(q)
+    result: Array = np.empty_like(q)
     for head in range(heads):
         columns = slice(head * d, (head + 1) * d)
         shared = slice(head // group * d, (head // group + 1) * d)

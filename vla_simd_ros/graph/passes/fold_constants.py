@@ -24,7 +24,7 @@ def fold_constants(graph: Graph, cache: FoldCache) -> Graph:
     runtime = [op for op in graph.ops if op.output.lifetime is not Lifetime.PROCESS]
     read = dict.fromkeys(t for op in runtime for t in op.operands())
     read.update(dict.fromkeys(graph.outputs.values()))
-    results = _Folding(graph, cache).rounded([t for t in read if t.lifetime is Lifetime.PROCESS])
+    results = _Folding(graph, cache).run([t for t in read if t.lifetime is Lifetime.PROCESS])
     return Graph(dict(graph.inputs), results, runtime, dict(graph.outputs))
 
 
@@ -37,53 +37,61 @@ class _Folding:
         for op in self.ops:
             operands = tuple(None if t is None else self.keys[t] for t in op.inputs)
             self.keys[op.output] = cache.number((op.kind, attrs_key(op.attrs), operands))
-        self.exact: dict[Tensor, Array] = {}
+        self.exact: dict[Tensor, Array] = dict(graph.constants)
+        self.rounded: dict[Tensor, Array] = dict(graph.constants)
 
-    def rounded(self, tensors: list[Tensor]) -> dict[Tensor, Array]:
+    def run(self, tensors: list[Tensor]) -> dict[Tensor, Array]:
         """The values of ``tensors`` in their own dtype."""
         round_wanted, exact_wanted = self._wanted(tensors)
         for op in self.ops:
             self._compute(op, op.output in round_wanted, op.output in exact_wanted)
-        return {tensor: self.cache.contiguous(self._rounded(tensor)) for tensor in tensors}
+        return {tensor: self.cache.contiguous(self.rounded[tensor]) for tensor in tensors}
 
     def _wanted(self, tensors: list[Tensor]) -> tuple[set[Tensor], set[Tensor]]:
-        """The computed tensors needed rounded, and those needed in float64."""
-        round_wanted = {t for t in tensors if t not in self.given and self.keys[t] not in self.cache}
+        """The tensors to compute: those needed rounded and not remembered, and those needed in float64."""
+        round_wanted = {tensor for tensor in tensors if not self._remembered(tensor)}
         exact_wanted: set[Tensor] = set()
         for op in reversed(self.ops):
+            moves = op.kind in _MOVES
             for operand in op.operands():
                 if operand in self.given:
                     continue
-                moves = op.kind in _MOVES
                 if op.output in exact_wanted or (op.output in round_wanted and not moves):
                     exact_wanted.add(operand)
-                if op.output in round_wanted and moves and self.keys[operand] not in self.cache:
+                if op.output in round_wanted and moves and not self._remembered(operand):
                     round_wanted.add(operand)
         return round_wanted, exact_wanted
 
+    def _remembered(self, tensor: Tensor) -> bool:
+        """Whether the rounded value is known already; it is held from then on."""
+        if tensor not in self.rounded:
+            value = self.cache.find(self.keys[tensor])
+            if value is None:
+                return False
+            self.rounded[tensor] = value
+        return True
+
     def _compute(self, op: Op, round_wanted: bool, exact_wanted: bool) -> None:
-        result: Array | None = None
-        if exact_wanted or (round_wanted and op.kind not in _MOVES):
-            result = evaluate(op, [None if t is None else self._exact(t) for t in op.inputs])
-        if exact_wanted and result is not None:
-            self.exact[op.output] = result
-        if round_wanted:
-            if op.kind in _MOVES:
-                result = self._move(op, [self._rounded(t) for t in op.operands()])
-            assert result is not None
-            self.cache.store(self.keys[op.output], result.astype(op.output.dtype.numpy, copy=False))
+        moves = op.kind in _MOVES
+        if exact_wanted or (round_wanted and not moves):
+            result = evaluate(op, [None if t is None else self.exact[t] for t in op.inputs])
+            if exact_wanted:
+                self.exact[op.output] = result
+            if round_wanted and not moves:
+                self._remember(op, result.astype(op.output.dtype.numpy, copy=False))
+        if round_wanted and moves:
+            self._remember(op, _move(op, [self.rounded[t] for t in op.operands()]))
 
-    def _exact(self, tensor: Tensor) -> Array:
-        return self.given[tensor] if tensor in self.given else self.exact[tensor]
+    def _remember(self, op: Op, value: Array) -> None:
+        keep = op.kind not in _MOVES
+        self.rounded[op.output] = self.cache.store(self.keys[op.output], value, keep=keep)
 
-    def _rounded(self, tensor: Tensor) -> Array:
-        return self.given[tensor] if tensor in self.given else self.cache[self.keys[tensor]]
 
-    def _move(self, op: Op, values: list[Array]) -> Array:
-        if op.kind == "concat" and op.attrs["axis"] == 0 and _adjacent(values):
-            # The parts of one array, put together again: the array itself, not a copy.
-            return np.lib.stride_tricks.as_strided(values[0], op.output.shape, writeable=False)
-        return evaluate(op, values, np.float32)
+def _move(op: Op, values: list[Array]) -> Array:
+    if op.kind == "concat" and op.attrs["axis"] == 0 and _adjacent(values):
+        # The parts of one array, put together again: the array itself, not a copy.
+        return np.lib.stride_tricks.as_strided(values[0], op.output.shape, writeable=False)
+    return evaluate(op, values, np.float32)
 
 
 def _adjacent(values: list[Array]) -> bool:

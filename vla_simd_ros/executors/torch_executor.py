@@ -1,0 +1,285 @@
+"""The same programs in PyTorch: for cross-checks, and as the way to ONNX and to compiled graphs.
+
+Inside a module images are [1, C, H, W], as PyTorch's convolutions want them; everything that goes in and
+comes out has the graph's own layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from vla_simd_ros.executors.base import check_inputs, check_order
+from vla_simd_ros.graph.ir import Array, DType, Lifetime, Op, Tensor
+from vla_simd_ros.graph.programs import CompiledPolicy, Program
+
+_IMAGE_RANK = 3
+
+
+class TorchExecutor:
+    """Runs compiled policies in PyTorch on the CPU, in ``dtype``, on ``threads`` threads (0: its default).
+
+    PyTorch has one thread count for the whole process.
+    """
+
+    isa = "torch"
+
+    def __init__(self, dtype: torch.dtype = torch.float32, threads: int = 0) -> None:
+        if threads:
+            torch.set_num_threads(threads)
+        self._dtype = dtype
+
+    @property
+    def threads(self) -> int:
+        """Threads that compute."""
+        return int(torch.get_num_threads())
+
+    def load(self, compiled: CompiledPolicy) -> TorchExecutable:
+        """Make one module of each program."""
+        return TorchExecutable(compiled, self._dtype)
+
+
+class TorchExecutable:
+    """A compiled policy in PyTorch, and the values that its programs left behind."""
+
+    def __init__(self, compiled: CompiledPolicy, dtype: torch.dtype) -> None:
+        self._compiled = compiled
+        self._modules = {
+            lifetime: ProgramModule(program, compiled.constants, program.provides, dtype)
+            for lifetime, program in compiled.programs.items()
+        }
+        self._kept: dict[Tensor, torch.Tensor] = {}
+        self._ran: set[Lifetime] = set()
+
+    def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one program; see :class:`vla_simd_ros.executors.base.Executable`."""
+        program = self._compiled.programs[lifetime]
+        check_inputs(program, inputs)
+        check_order(program, self._ran)
+        self._ran = {other for other in self._ran if other < lifetime}
+        given = [torch.from_numpy(np.array(inputs[name])) for name in program.inputs]
+        with torch.inference_mode():
+            results = self._modules[lifetime](*given, *(self._kept[t] for t in program.uses))
+        self._kept.update(zip(program.provides, results, strict=True))
+        self._ran.add(lifetime)
+        return {name: self.tensor(tensor) for name, tensor in program.outputs.items()}
+
+    def tensor(self, tensor: Tensor) -> Array:
+        """The current value of a provided tensor or a constant."""
+        if tensor in self._compiled.constants:
+            return self._compiled.constants[tensor].copy()
+        if tensor.lifetime not in self._ran:
+            raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
+        return np.array(self._kept[tensor].numpy())
+
+
+def torch_module(
+    program: Program, constants: Mapping[Tensor, Array], dtype: torch.dtype = torch.float32
+) -> ProgramModule:
+    """A module that computes the program's outputs, a tuple in the order of ``program.outputs``.
+
+    Its arguments are the runtime inputs in the order of ``program.inputs``, then ``program.uses``; each
+    in the graph's layout and dtype (floats in ``dtype``).
+    """
+    return ProgramModule(program, constants, tuple(program.outputs.values()), dtype)
+
+
+class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
+    """One program; see :func:`torch_module`. ``results`` are the tensors that a call returns."""
+
+    def __init__(
+        self,
+        program: Program,
+        constants: Mapping[Tensor, Array],
+        results: Sequence[Tensor],
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__()
+        self._dtype = dtype
+        self._arguments = (*program.inputs.values(), *program.uses)
+        self._ops = program.ops
+        self._results = tuple(results)
+        self._names: dict[Tensor, str] = {}
+        filters = {op.inputs[1] for op in program.ops if op.kind == "conv2d"}
+        given = (t for t in results if t in constants)
+        for index, tensor in enumerate(dict.fromkeys((*program.constants, *given))):
+            name = f"constant_{index}"
+            self._names[tensor] = name
+            self.register_buffer(name, _constant(constants[tensor], tensor in filters, dtype))
+
+    def forward(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The program's results for the arguments."""
+        values: dict[Tensor, torch.Tensor] = {t: getattr(self, name) for t, name in self._names.items()}
+        for tensor, value in zip(self._arguments, arguments, strict=True):
+            image = len(tensor.shape) == _IMAGE_RANK and tensor.dtype is not DType.U8
+            values[tensor] = _to_image(value) if image else value
+        for op in self._ops:
+            operands = [None if t is None else values[t] for t in op.inputs]
+            values[op.output] = _OPERATIONS[op.kind](op, operands, self._dtype)
+        return tuple(_from_image(t, values[t]) for t in self._results)
+
+
+def _constant(value: Array, filters: bool, dtype: torch.dtype) -> torch.Tensor:
+    tensor = torch.tensor(value)
+    if not tensor.is_floating_point():
+        return tensor
+    tensor = tensor.to(dtype)
+    if filters:
+        return tensor.permute(0, 3, 1, 2).contiguous()
+    return tensor
+
+
+def _to_image(value: torch.Tensor) -> torch.Tensor:
+    return value.permute(2, 0, 1).unsqueeze(0)
+
+
+def _from_image(tensor: Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The value in the graph's layout, if it is kept as an image."""
+    if len(tensor.shape) != _IMAGE_RANK or tensor.dtype is DType.U8:
+        return value
+    return value.squeeze(0).permute(1, 2, 0).contiguous()
+
+
+def _is_image(tensor: Tensor | None) -> bool:
+    return tensor is not None and len(tensor.shape) == _IMAGE_RANK
+
+
+def _channels(vector: torch.Tensor, like: Tensor | None) -> torch.Tensor:
+    """A vector over the last axis of ``like``, shaped to be broadcast over it."""
+    return vector.reshape(1, -1, 1, 1) if _is_image(like) else vector.reshape(-1)
+
+
+def _normalize_image(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    x, offset, divisor = inputs
+    scaled = _to_image(x).to(dtype) / 255
+    return (scaled - _channels(offset, op.output)) / _channels(divisor, op.output)
+
+
+def _embedding(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    table, ids = inputs
+    return F.embedding(ids.long(), table)
+
+
+def _linear(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    x, weight, bias, *rest = inputs
+    return _epilogue(op, F.linear(x, weight, bias), rest)
+
+
+def _conv2d(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    x, weight, bias, *rest = inputs
+    walk = {name: op.attrs[name] for name in ("stride", "padding", "dilation")}
+    bias = None if bias is None else bias.reshape(-1)
+    return _epilogue(op, F.conv2d(x, weight, bias, **walk), rest)
+
+
+def _epilogue(op: Op, y: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
+    residual, gamma, beta = operands
+    if residual is not None:
+        y = y + residual
+    if op.attrs["activation"] != "none":
+        y = _ACTIVATIONS[op.attrs["activation"]](y)
+    return y if gamma is None else (1 + _channels(gamma, op.output)) * y + _channels(beta, op.output)
+
+
+def _film(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    x, gamma, beta = inputs
+    return (1 + _channels(gamma, op.output)) * x + _channels(beta, op.output)
+
+
+def _max_pool2d(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    return F.max_pool2d(inputs[0], op.attrs["kernel"], op.attrs["stride"], op.attrs["padding"])
+
+
+def _binary(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    a, b = inputs
+    vector = op.inputs[1] is not None and op.inputs[1].shape != op.output.shape
+    return _BINARY[op.attrs["op"]](a, _channels(b, op.output) if vector else b)
+
+
+def _activation(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    return _ACTIVATIONS[op.attrs["fn"]](inputs[0])
+
+
+def _layer_norm(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    x, weight, bias = inputs
+    return F.layer_norm(x, weight.shape, weight, bias, op.attrs["eps"])
+
+
+def _rms_norm(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    x, weight = inputs
+    return F.rms_norm(x, weight.shape, weight, op.attrs["eps"])
+
+
+def _attention(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    q, k, v, bias = inputs
+    heads, kv_heads = op.attrs["heads"], op.attrs["kv_heads"]
+    # [1, heads, rows, head width], which is what the fused kernels take.
+    q = q.unflatten(-1, (heads, -1)).transpose(0, 1).unsqueeze(0)
+    k, v = (t.unflatten(-1, (kv_heads, -1)).transpose(0, 1).unsqueeze(0) for t in (k, v))
+    if heads != kv_heads:
+        k, v = (t.repeat_interleave(heads // kv_heads, dim=1) for t in (k, v))
+    if bias is not None:
+        bias = bias.unsqueeze(0)
+    y = F.scaled_dot_product_attention(q, k, v, bias, scale=op.attrs["scale"])
+    return y.squeeze(0).transpose(0, 1).flatten(1)
+
+
+def _mean_rows(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    return inputs[0].mean(dim=0, keepdim=True)
+
+
+def _concat(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    return torch.cat(list(inputs), dim=_axis(op))
+
+
+def _slice(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    return inputs[0].narrow(_axis(op), op.attrs["start"], op.attrs["stop"] - op.attrs["start"])
+
+
+def _axis(op: Op) -> int:
+    """The axis of the operation in PyTorch's layout."""
+    axis = int(op.attrs["axis"])
+    return (2, 3, 1)[axis] if _is_image(op.output) else axis
+
+
+def _reshape(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    source = op.inputs[0]
+    assert source is not None
+    y = _from_image(source, inputs[0]).reshape(op.attrs["shape"])
+    return _to_image(y) if _is_image(op.output) else y
+
+
+_ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+_BINARY: dict[str, Callable[..., torch.Tensor]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+}
+_OPERATIONS: dict[str, Callable[[Op, Sequence[Any], torch.dtype], torch.Tensor]] = {
+    "normalize_image": _normalize_image,
+    "embedding": _embedding,
+    "linear": _linear,
+    "conv2d": _conv2d,
+    "film": _film,
+    "max_pool2d": _max_pool2d,
+    "binary": _binary,
+    "activation": _activation,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "attention": _attention,
+    "mean_rows": _mean_rows,
+    "concat": _concat,
+    "slice": _slice,
+    "reshape": _reshape,
+}
