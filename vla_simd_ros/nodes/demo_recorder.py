@@ -30,7 +30,7 @@ _STATES = {
 _NUMBERS = tuple(
     name
     for name, kind in ExecutorState.get_fields_and_field_types().items()
-    if kind in ("double", "uint64", "int32")
+    if kind in ("double", "uint64", "uint32", "int32")
 )
 
 

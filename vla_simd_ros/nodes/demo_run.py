@@ -38,7 +38,7 @@ _DEMO_PARAMETERS = {
     EXECUTOR: {"state_rate": "100.0"},
 }
 _PROGRESS_S = 4.0
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 120.0
 _CONFIGURE_TIMEOUT_S = 300.0
 _DIAGNOSTICS_S = 2.5
 """Longer than two periods of the nodes' diagnostics: their last counts have arrived by then."""

@@ -1,0 +1,129 @@
+"""What `vla_simd demo` hands to the process that runs the demo, and what it refuses; no ROS needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.cli import demo_cmd
+from vla_simd_ros.cli.__main__ import main
+
+SMALL = {"dim_model": 32, "heads": 2, "feedforward": 32, "chunk_size": 8, "encoder_layers": 1}
+
+
+class Started(Exception):
+    """Stands for the moment at which the command becomes another process."""
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint") / "act"
+    make_checkpoint("act", folder, Options(cameras=(Camera("front", 64, 96),), sizes=SMALL))
+    return folder
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    commands: list[list[str]] = []
+
+    def start(program: str, command: list[str]) -> None:
+        assert program == sys.executable
+        commands.append(command)
+        raise Started
+
+    monkeypatch.setattr(os, "execv", start)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: object() if name != "ament_index_python" else None
+    )
+    return commands
+
+
+def settings(started: list[list[str]], *options: str) -> dict[str, Any]:
+    with pytest.raises(Started):
+        demo_cmd.run(_parsed(*options))
+    assert started[-1][1:3] == ["-m", "vla_simd_ros.nodes.demo_run"]
+    return dict(json.loads(started[-1][3]))
+
+
+def _parsed(*options: str) -> Any:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    demo_cmd.add_parser(parser.add_subparsers())
+    return parser.parse_args(["demo", *options])
+
+
+def test_a_checkpoint_sets_the_size_of_the_pictures(started: list[list[str]], checkpoint: Path) -> None:
+    made = settings(started, "--checkpoint", str(checkpoint))
+    assert made["parameters"]["robot_sim_node"] == {"image_width": "96", "image_height": "64"}
+    assert made["parameters"]["policy_node"] == {"checkpoint": str(checkpoint)}
+    assert made["parameters"]["chunk_executor_node"] == {}
+    assert made["duration"] == 60.0
+    assert len(made["instructions"]) == 2
+    assert made["note"] == f"act from {checkpoint}"
+    assert Path(made["config"], "robot_sim.yaml").is_file()
+
+
+def test_options_become_parameters(started: list[list[str]], checkpoint: Path, tmp_path: Path) -> None:
+    made = settings(
+        started,
+        *("--checkpoint", str(checkpoint), "--mode", "lagged", "--threads", "2", "--control-rate", "50"),
+        *("--param", "chunk_executor_node.velocity_limit=[1.0]", "--param", "policy_node.window=4"),
+        *("--instruction", "stack the cubes", "--duration", "5", "--out", str(tmp_path)),
+    )
+    assert made["parameters"]["policy_node"] == {
+        "checkpoint": str(checkpoint),
+        "threads": "2",
+        "window": "4",
+    }
+    assert made["parameters"]["chunk_executor_node"] == {
+        "mode": "lagged",
+        "control_rate": "50.0",
+        "velocity_limit": "[1.0]",
+    }
+    assert made["instructions"] == ["stack the cubes"]
+    assert made["out"] == str(tmp_path)
+
+
+def test_without_a_checkpoint_the_random_one_is_used_and_said_to_be_untrained(
+    started: list[list[str]],
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(demo_cmd, "random_checkpoint", lambda say: checkpoint)
+    made = settings(started)
+    assert "untrained" in made["note"]
+    assert "untrained" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("missing", "remedy"),
+    [
+        ("rclpy", "source a ROS 2 installation"),
+        ("mujoco", r"vla_simd_ros\[sim\]"),
+        ("matplotlib", r"\[sim\]"),
+    ],
+)
+def test_missing_packages_are_named_with_their_remedy(
+    monkeypatch: pytest.MonkeyPatch, checkpoint: Path, missing: str, remedy: str
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else object())
+    with pytest.raises(demo_cmd.DemoUnavailable, match=f"needs the Python package {missing}: .*{remedy}"):
+        demo_cmd.run(_parsed("--checkpoint", str(checkpoint)))
+
+
+def test_a_checkpoint_of_another_robot_is_one_line_of_text(
+    started: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_checkpoint("act", tmp_path / "act", Options(cameras=(Camera("top", 64, 64),), sizes=SMALL))
+    assert main(["demo", "--checkpoint", str(tmp_path / "act")]) == 2
+    assert "looks through cameras top; the simulated robot has front, wrist" in capsys.readouterr().err
+    assert not started
