@@ -99,6 +99,12 @@ def test_age_counts_only_commands_that_executed_a_row(recording: Recording) -> N
     assert summarize(recording, []).observation_age.count == 110
 
 
+def test_two_reports_about_one_command_count_once(recording: Recording) -> None:
+    again = recording.executor[-1]
+    recording.executor.append(ExecutorReport(again.time + MS, again.state, again.values, again.rejections))
+    assert len(observation_ages(recording)) == 110
+
+
 def test_counters_are_those_of_the_last_report(recording: Recording) -> None:
     report = summarize(recording, [])
     assert report.queries == 10

@@ -66,12 +66,18 @@ def distribution(values: Iterable[float]) -> Distribution:
 
 
 def observation_ages(recording: Recording) -> list[tuple[int, float]]:
-    """(time, milliseconds): how old the observation behind a command was when the command was given."""
-    return [
-        (report.time, report.values["executed_row_age_ms"])
-        for report in recording.executor
-        if report.state == EXECUTING and math.isfinite(report.values["executed_row_age_ms"])
-    ]
+    """(time, milliseconds): how old the observation behind a command was when the command was given.
+
+    Two reports about the same command count once.
+    """
+    ages: list[tuple[int, float]] = []
+    steps = -1.0
+    for report in recording.executor:
+        age = report.values["executed_row_age_ms"]
+        if report.state == EXECUTING and math.isfinite(age) and report.values["executed_steps"] != steps:
+            steps = report.values["executed_steps"]
+            ages.append((report.time, age))
+    return ages
 
 
 def summarize(recording: Recording, cameras: Sequence[str]) -> Report:

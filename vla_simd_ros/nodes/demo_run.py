@@ -32,10 +32,10 @@ from vla_simd_ros.sim.scene import CAMERAS
 SIM, POLICY, EXECUTOR = "robot_sim_node", "policy_node", "chunk_executor_node"
 PARAMETER_FILES = {SIM: "robot_sim.yaml", POLICY: "policy_node.yaml", EXECUTOR: "chunk_executor.yaml"}
 # Cameras start when the policy can see them, so that what was sent and what was received can be compared;
-# a state for every command shows the age of every command.
+# states as frequent as commands show how the age of the observation goes on.
 _DEMO_PARAMETERS = {
     SIM: {"stopped_cameras": "[" + ", ".join(CAMERAS) + "]"},
-    EXECUTOR: {"state_rate": "100.0"},
+    EXECUTOR: {"state_rate": "30.0"},
 }
 _PROGRESS_S = 4.0
 _START_TIMEOUT_S = 120.0
