@@ -147,14 +147,15 @@ class Limiter:
         lower, upper = self._reachable(last)
         velocity = np.sign(self._velocity) * np.maximum(np.abs(self._velocity) - self._delta, 0.0)
         self._move(velocity, lower, upper)
+        self._target = self._started().copy()
         command: Vector = self._started().copy()
-        self._target = command
-        return command.copy()
+        return command
 
     def _started(self) -> Vector:
         if self._command is None:
             raise RuntimeError("the limiter has no last command: call start() with the measured positions")
-        return self._command
+        command: Vector = self._command
+        return command
 
     def _reachable(self, last: Vector) -> tuple[Vector, Vector]:
         """Position limits, widened to a start outside them so that the way back in is no jump."""

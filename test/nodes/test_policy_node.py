@@ -1,0 +1,513 @@
+"""The policy node: observations in, chunks out, and every way an observation or a checkpoint can be bad."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.parameter import Parameter
+from sensor_msgs.msg import CompressedImage, Image, JointState
+from std_msgs.msg import String, UInt64
+from std_srvs.srv import Trigger
+from vla_simd_ros.msg import ActionChunk, QueryTiming
+
+from vla_simd_ros.inference import InputError, Observation, Query, Timing
+from vla_simd_ros.nodes import qos
+from vla_simd_ros.nodes.messages import nanoseconds, stamp
+from vla_simd_ros.nodes.policy_node import PolicyNode
+from vla_simd_ros.policies.base import CameraSpec, PolicySpec
+
+MS = 1_000_000
+CAMERA = CameraSpec(height=6, width=8)
+SPEC = PolicySpec(
+    "fake", {"front": CAMERA, "wrist": CAMERA}, 2, 0, 2, chunk_size=4, n_action_steps=3,
+    uses_instruction=True, max_instruction_tokens=32,
+)  # fmt: skip
+SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+
+
+class FakePolicy:
+    """Stands where the engine would: row i of its chunk is the state plus i tenths."""
+
+    name = "fake"
+
+    def __init__(self, spec: PolicySpec = SPEC) -> None:
+        self.spec = spec
+        self.instructions: list[str] = []
+        self.observations: list[Observation] = []
+        self.instruction_truncated = False
+        self.closed = threading.Event()
+        self.warmed = False
+        self.gate: threading.Semaphore | None = None
+        self.spoil: Any = None
+
+    def set_instruction(self, text: str) -> float:
+        if text == "?":
+            raise InputError("the instruction '?' has no words")
+        self.instructions.append(text)
+        self.instruction_truncated = len(text.split()) > 32
+        return 7.0
+
+    def query(self, observation: Observation) -> Query:
+        self.observations.append(observation)
+        if self.gate is not None:
+            assert self.gate.acquire(timeout=20.0)
+        assert observation.state is not None
+        rows = observation.state[None, :] + 0.1 * np.arange(4)[:, None]
+        if self.spoil is not None:
+            rows = self.spoil(rows)
+        return Query(rows.astype(np.float32), Timing(1.0, 20.0, 3.0, 0.5, 24.5))
+
+    def warm_up(self) -> None:
+        self.warmed = True
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class Robot:
+    """A policy node under test, with cameras and joints played by the test."""
+
+    def __init__(
+        self, ros: Any, policy: FakePolicy | None = None, activate: bool = True, **changes: Any
+    ) -> None:
+        self.ros = ros
+        self.policy = policy or FakePolicy()
+        parameters = {"checkpoint": "somewhere", "joints": ["pan", "lift"], "instruction": "pick it up"}
+        self.node = ros.add(
+            lambda **options: PolicyNode(load=lambda folder, **_: self.policy, **options),
+            **{**parameters, **changes},
+        )
+        assert self.node.trigger_configure() == SUCCESS
+        self.chunks: list[ActionChunk] = ros.collect(ActionChunk, "action_chunk", qos.CHUNK)
+        self.epochs: list[UInt64] = ros.collect(UInt64, "epoch", qos.EPOCH)
+        self.diagnostics: list[DiagnosticArray] = ros.collect(DiagnosticArray, "/diagnostics", qos.STATE)
+        kind, suffix = (
+            (Image, "")
+            if changes.get("image_transport") != "compressed"
+            else (CompressedImage, "/compressed")
+        )
+        self.cameras = {
+            name: ros.publisher(kind, f"camera/{name}/image_raw{suffix}", qos.STATE)
+            for name in self.policy.spec.cameras
+        }
+        self.joints = ros.publisher(JointState, "joint_states", qos.STATE)
+        if activate:
+            assert self.node.trigger_activate() == SUCCESS
+
+    def joint_state(self, positions: list[float], time_ns: int, names: list[str] | None = None) -> None:
+        message = JointState(name=names or ["pan", "lift"], position=positions)
+        message.header.stamp = stamp(time_ns)
+        self.joints.publish(message)
+        self.ros.settle(3)
+
+    def frame(self, camera: str, time_ns: int, **changes: Any) -> None:
+        message = Image(height=6, width=8, encoding="rgb8", step=24, data=bytes(144))
+        message.header.stamp = stamp(time_ns)
+        for name, value in changes.items():
+            setattr(message, name, value)
+        self.cameras[camera].publish(message)
+        self.ros.settle(3)
+
+    def observe(self, age_ms: int = 50, **changes: Any) -> int:
+        """A whole observation captured ``age_ms`` ago, the front camera 5 ms before the wrist camera."""
+        captured = self.ros.now_ns - age_ms * MS
+        self.joint_state([1.0, 2.0], captured - 10 * MS)
+        self.joint_state([3.0, 4.0], captured + 10 * MS)
+        self.frame("front", captured, **changes)
+        self.frame("wrist", captured + 5 * MS)
+        return captured
+
+    def await_chunk(self, count: int = 1) -> ActionChunk:
+        self.ros.spin_until(lambda: len(self.chunks) >= count, f"{count} chunks")
+        return self.chunks[-1]
+
+    def next_moment(self, ms: int = 33) -> None:
+        self.ros.set_time(self.ros.now_ns + ms * MS)
+
+    def await_diagnostic(self, words: str) -> None:
+        self.diagnostics.clear()
+        self.ros.spin_until(
+            lambda: any(words in s.message for array in self.diagnostics for s in array.status),
+            f"a diagnostic with '{words}', last: {self.diagnostics[-1:]}",
+        )
+
+
+def test_an_observation_becomes_a_chunk_stamped_with_its_capture_time(ros: Any) -> None:
+    robot = Robot(ros)
+    timings = ros.collect(QueryTiming, "query_timing", qos.STATE)
+    captured = robot.observe(age_ms=50)
+    chunk = robot.await_chunk()
+    assert nanoseconds(chunk.header.stamp) == captured
+    assert (chunk.sequence, chunk.policy, chunk.instruction) == (1, "fake", "pick it up")
+    assert (chunk.horizon, chunk.window, chunk.action_names) == (4, 3, ["pan", "lift"])
+    assert chunk.step_period == pytest.approx(1 / 30)
+    assert np.array(chunk.actions).reshape(4, 2)[:, 0] == pytest.approx([2.0, 2.1, 2.2, 2.3])
+    assert chunk.epoch == robot.epochs[-1].data
+    timing = chunk.timing
+    assert timing.observation_age_ms == pytest.approx(50.0)
+    assert timing.observation_to_publish_ms == pytest.approx(50.0)
+    assert (timing.query_ms, timing.step_ms, timing.postprocess_ms) == (20.0, 3.0, 0.5)
+    assert timing.preprocess_ms > 1.0 and timing.total_ms > 24.5
+    ros.spin_until(lambda: timings, "the timing")
+    assert timings[0].sequence == 1
+
+
+def test_the_joint_state_is_interpolated_to_the_oldest_frame(ros: Any) -> None:
+    robot = Robot(ros)
+    robot.observe()
+    robot.await_chunk()
+    assert robot.policy.observations[0].state == pytest.approx([2.0, 3.0])
+
+
+def test_units_are_those_of_the_policy_inside_and_radians_outside(ros: Any) -> None:
+    robot = Robot(ros, joint_units=["deg"])
+    robot.observe()
+    chunk = robot.await_chunk()
+    assert robot.policy.observations[0].state == pytest.approx(np.rad2deg([2.0, 3.0]))
+    assert chunk.actions[:2] == pytest.approx([2.0, 3.0])
+
+
+def test_queries_go_on_with_every_observation(ros: Any) -> None:
+    robot = Robot(ros)
+    for i in range(1, 4):
+        robot.observe()
+        assert robot.await_chunk(i).sequence == i
+        robot.next_moment()
+    stamps = [nanoseconds(chunk.header.stamp) for chunk in robot.chunks]
+    assert stamps == sorted(set(stamps))
+
+
+def test_compressed_images_are_decoded(ros: Any) -> None:
+    robot = Robot(ros, image_transport="compressed")
+    picture = np.zeros((6, 8, 3), dtype=np.uint8)
+    picture[:, :, 0] = 200
+    data = cv2.imencode(".png", picture)[1].tobytes()
+    captured = ros.now_ns - 20 * MS
+    robot.joint_state([0.0, 0.0], captured)
+    for camera in robot.cameras.values():
+        message = CompressedImage(format="png", data=data)
+        message.header.stamp = stamp(captured)
+        camera.publish(message)
+    robot.await_chunk()
+    assert robot.policy.observations[0].images["wrist"][0, 0].tolist() == [0, 0, 200]
+
+
+BAD_FRAMES: list[tuple[dict[str, Any], str]] = [
+    ({"width": 4, "step": 12, "data": bytes(72)}, "camera 'front': got 4x6 rgb8, the checkpoint expects 8x6"),
+    ({"encoding": "mono8", "step": 8, "data": bytes(48)}, "camera 'front': got 8x6 mono8"),
+    ({"step": 20}, "step is 20 bytes, expected at least"),
+    ({"data": bytes(100)}, "100 bytes of data, expected"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), BAD_FRAMES)
+def test_a_bad_image_is_refused_and_the_next_good_one_is_used(
+    ros: Any, changes: dict[str, Any], words: str
+) -> None:
+    robot = Robot(ros)
+    robot.observe(**changes)
+    robot.await_diagnostic(words)
+    assert robot.policy.observations == []
+    robot.next_moment()
+    robot.observe()
+    robot.await_chunk()
+
+
+@pytest.mark.parametrize(
+    ("offset_ns", "words"),
+    [
+        (None, "the stamp is zero"),
+        (10_000 * MS, "in the future"),
+        (-10_000 * MS, "before the one already used"),
+    ],
+)
+def test_a_frame_with_a_bad_stamp_is_refused(ros: Any, offset_ns: int | None, words: str) -> None:
+    robot = Robot(ros)
+    robot.observe()
+    robot.await_chunk()
+    robot.next_moment()
+    bad = 0 if offset_ns is None else ros.now_ns + offset_ns
+    robot.joint_state([1.0, 2.0], ros.now_ns)
+    robot.frame("front", bad)
+    robot.frame("wrist", ros.now_ns)
+    robot.await_diagnostic(words)
+    assert len(robot.policy.observations) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "positions", "offset_ns", "words"),
+    [
+        (["pan"], [0.0], 0, "lacks ['lift']"),
+        (["pan", "lift"], [0.0, float("nan")], 0, "'lift' is nan"),
+        (["pan", "lift"], [0.0, 0.0], 10_000 * MS, "in the future"),
+        (["pan", "lift"], [0.0, 0.0], -2_000_000 * MS, "the stamp is zero"),
+    ],
+)
+def test_a_bad_joint_state_is_refused_and_no_query_is_made(
+    ros: Any, names: list[str], positions: list[float], offset_ns: int, words: str
+) -> None:
+    robot = Robot(ros)
+    captured = ros.now_ns - 20 * MS
+    robot.joint_state(positions, captured + offset_ns, names)
+    robot.frame("front", captured)
+    robot.frame("wrist", captured)
+    robot.await_diagnostic("no joint state has been received")
+    robot.await_diagnostic(words)
+    assert robot.policy.observations == []
+
+
+def test_extra_joints_are_passed_over(ros: Any) -> None:
+    robot = Robot(ros)
+    captured = ros.now_ns - 20 * MS
+    robot.joint_state([9.0, 0.5, 0.25], captured, ["wheel", "lift", "pan"])
+    robot.frame("front", captured)
+    robot.frame("wrist", captured)
+    robot.await_chunk()
+    assert robot.policy.observations[0].state == pytest.approx([0.25, 0.5])
+
+
+def test_a_camera_that_stops_is_an_error(ros: Any) -> None:
+    robot = Robot(ros, camera_timeout=0.5)
+    robot.observe()
+    robot.await_chunk()
+    for _ in range(3):
+        robot.next_moment(200)
+        robot.frame("front", ros.now_ns)
+    robot.await_diagnostic("camera 'wrist': no usable frame for 0.")
+    assert len(robot.chunks) == 1
+
+
+def test_an_observation_that_is_too_old_is_not_used(ros: Any) -> None:
+    robot = Robot(ros, max_observation_age=0.1)
+    robot.observe(age_ms=150)
+    robot.await_diagnostic("observations are late")
+    assert robot.policy.observations == []
+
+
+def test_an_instruction_starts_an_epoch_and_runs_the_episode_program(ros: Any) -> None:
+    robot = Robot(ros)
+    instructions = ros.publisher(String, "instruction", qos.INSTRUCTION)
+    robot.observe()
+    first = robot.await_chunk()
+    robot.next_moment()
+    instructions.publish(String(data="put it down"))
+    ros.spin_until(lambda: robot.epochs[-1].data > first.epoch, "a new epoch")
+    robot.observe()
+    second = robot.await_chunk(2)
+    assert second.instruction == "put it down"
+    assert second.epoch == robot.epochs[-1].data > first.epoch
+    assert second.timing.episode_ms == 7.0 and first.timing.episode_ms == 0.0
+    assert robot.policy.instructions == ["pick it up", "put it down"]
+    instructions.publish(String(data="put it down"))
+    ros.settle()
+    assert robot.epochs[-1].data == second.epoch
+
+
+def test_a_chunk_in_flight_is_dropped_when_the_instruction_changes(ros: Any) -> None:
+    robot = Robot(ros)
+    robot.policy.gate = threading.Semaphore(0)
+    instructions = ros.publisher(String, "instruction", qos.INSTRUCTION)
+    robot.observe()
+    ros.spin_until(lambda: robot.policy.observations, "a query")
+    first_epoch = robot.epochs[-1].data
+    robot.next_moment()
+    instructions.publish(String(data="put it down"))
+    ros.spin_until(lambda: robot.epochs[-1].data > first_epoch, "a new epoch")
+    robot.observe()
+    robot.policy.gate.release(2)
+    chunk = robot.await_chunk()
+    assert (chunk.instruction, len(robot.chunks)) == ("put it down", 1)
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_an_empty_instruction_is_refused_and_the_one_before_stays(
+    ros: Any, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    robot = Robot(ros)
+    epoch = robot.epochs[-1].data if robot.epochs else 0
+    ros.spin_until(lambda: robot.epochs, "the first epoch")
+    epoch = robot.epochs[-1].data
+    ros.publisher(String, "instruction", qos.INSTRUCTION).publish(String(data=text))
+    ros.settle()
+    assert "it is empty, expected a sentence; 'pick it up' stays" in capfd.readouterr().err
+    robot.observe()
+    assert robot.await_chunk().epoch == epoch
+
+
+def test_an_instruction_that_the_policy_refuses_is_reported_and_nothing_is_queried(ros: Any) -> None:
+    robot = Robot(ros)
+    instructions = ros.publisher(String, "instruction", qos.INSTRUCTION)
+    instructions.publish(String(data="?"))
+    robot.await_diagnostic("the instruction '?' has no words")
+    robot.observe()
+    ros.settle()
+    assert robot.policy.observations == []
+    instructions.publish(String(data="pick it up again"))
+    ros.spin_until(lambda: len(robot.policy.instructions) == 2, "the next instruction")
+    robot.next_moment()
+    robot.observe()
+    robot.await_chunk()
+
+
+def test_a_long_instruction_is_truncated_with_a_warning(ros: Any) -> None:
+    robot = Robot(ros)
+    text = " ".join(["word"] * 40)
+    ros.publisher(String, "instruction", qos.INSTRUCTION).publish(String(data=text))
+    ros.spin_until(lambda: text in robot.policy.instructions, "the instruction")
+    robot.await_diagnostic("longer than the policy takes")
+
+
+def test_without_an_instruction_the_node_waits_for_one(ros: Any) -> None:
+    robot = Robot(ros, instruction="")
+    robot.observe()
+    robot.await_diagnostic("no instruction: publish one on the topic instruction")
+    assert robot.policy.observations == []
+    ros.publisher(String, "instruction", qos.INSTRUCTION).publish(String(data="go"))
+    ros.spin_until(lambda: robot.policy.instructions == ["go"], "the instruction")
+    robot.next_moment()
+    robot.observe()
+    robot.await_chunk()
+
+
+def test_a_reset_starts_an_epoch(ros: Any) -> None:
+    robot = Robot(ros)
+    robot.observe()
+    first = robot.await_chunk()
+    robot.next_moment()
+    assert ros.call(Trigger, "policy_node/reset", Trigger.Request()).success
+    robot.observe()
+    assert robot.await_chunk(2).epoch > first.epoch
+    robot.node.trigger_deactivate()
+    assert not ros.call(Trigger, "policy_node/reset", Trigger.Request()).success
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda rows: rows * np.nan, "its output is not finite"),
+        (lambda rows: rows[:2], "its output has shape (2, 2), expected (4, 2)"),
+        (lambda rows: 1 / 0, "the policy failed: division by zero"),
+    ],
+)
+def test_a_policy_that_fails_is_reported_and_asked_again(ros: Any, spoil: Any, words: str) -> None:
+    robot = Robot(ros)
+    robot.policy.spoil = spoil
+    robot.observe()
+    robot.await_diagnostic(words)
+    assert robot.chunks == []
+    robot.policy.spoil = None
+    robot.next_moment()
+    robot.observe()
+    robot.await_chunk()
+
+
+def test_deactivation_stops_queries_and_keeps_the_policy(ros: Any) -> None:
+    robot = Robot(ros)
+    robot.observe()
+    epoch = robot.await_chunk().epoch
+    robot.node.trigger_deactivate()
+    robot.next_moment()
+    robot.observe()
+    ros.settle()
+    assert len(robot.policy.observations) == 1
+    assert not robot.policy.closed.is_set()
+    assert robot.node.trigger_activate() == SUCCESS
+    robot.next_moment()
+    robot.observe()
+    assert robot.await_chunk(2).epoch > epoch
+
+
+def test_cleanup_frees_the_policy_and_the_node_can_be_configured_again(ros: Any) -> None:
+    robot = Robot(ros)
+    robot.node.trigger_deactivate()
+    assert robot.node.trigger_cleanup() == SUCCESS
+    assert robot.policy.closed.is_set()
+    assert robot.node.trigger_configure() == SUCCESS
+    assert robot.policy.warmed
+
+
+def test_cleanup_during_a_query_frees_the_policy_when_it_ends(ros: Any) -> None:
+    robot = Robot(ros)
+    robot.policy.gate = threading.Semaphore(0)
+    robot.observe()
+    ros.spin_until(lambda: robot.policy.observations, "a query")
+    robot.node.trigger_deactivate()
+    assert robot.node.trigger_cleanup() == SUCCESS
+    assert not robot.policy.closed.is_set()
+    robot.policy.gate.release()
+    assert robot.policy.closed.wait(10.0)
+    assert robot.chunks == []
+
+
+def test_a_clock_jump_starts_an_epoch_with_fresh_observations(ros: Any) -> None:
+    robot = Robot(ros)
+    robot.observe()
+    first = robot.await_chunk()
+    ros.set_time(500_000_000_000)
+    ros.spin_until(lambda: robot.epochs[-1].data > first.epoch, "a new epoch")
+    robot.observe()
+    chunk = robot.await_chunk(2)
+    assert chunk.epoch > first.epoch
+    assert nanoseconds(chunk.header.stamp) < nanoseconds(first.header.stamp)
+
+
+def test_a_policy_without_instruction_ignores_one(ros: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    policy = FakePolicy(PolicySpec("act", SPEC.cameras, 2, 0, 2, 4, 3))
+    robot = Robot(ros, policy, instruction="")
+    ros.publisher(String, "instruction", qos.INSTRUCTION).publish(String(data="go"))
+    ros.settle()
+    assert "a act policy takes none" in capfd.readouterr().err
+    robot.observe()
+    assert robot.await_chunk().instruction == ""
+    assert policy.instructions == []
+
+
+def test_a_policy_that_does_not_fit_the_parameters_fails_configuration_and_is_freed(ros: Any) -> None:
+    policy = FakePolicy()
+    node = ros.add(
+        lambda **options: PolicyNode(load=lambda folder, **_: policy, **options), checkpoint="x", joints=["a"]
+    )
+    assert node.trigger_configure() == FAILURE
+    assert policy.closed.is_set()
+    node.set_parameters([Parameter("joints", value=["a", "b"])])
+    assert node.trigger_configure() == SUCCESS
+
+
+def test_the_options_reach_the_loader(ros: Any) -> None:
+    calls: list[Any] = []
+
+    def load(folder: str, **options: Any) -> FakePolicy:
+        calls.append(SimpleNamespace(folder=folder, **options))
+        return FakePolicy()
+
+    node = ros.add(
+        lambda **o: PolicyNode(load=load, **o),
+        checkpoint="/models/a", joints=["a", "b"], threads=3, isa="avx2", affinity=[0, 2],
+    )  # fmt: skip
+    assert node.trigger_configure() == SUCCESS
+    assert calls == [
+        SimpleNamespace(folder="/models/a", executor="simd", threads=3, isa="avx2", affinity=(0, 2))
+    ]
+
+
+def test_no_checkpoint_is_an_error_that_says_so(ros: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    node = ros.add(PolicyNode)
+    assert node.trigger_configure() == FAILURE
+    assert "checkpoint: got an empty name" in capfd.readouterr().err
+
+
+def test_a_missing_checkpoint_folder_fails_configuration(
+    ros: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    node = ros.add(PolicyNode, checkpoint=str(tmp_path / "nothing"))
+    assert node.trigger_configure() == FAILURE
+    error = capfd.readouterr().err
+    assert "nothing" in error and "Traceback" not in error

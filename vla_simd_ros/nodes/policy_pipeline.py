@@ -1,0 +1,217 @@
+"""Everything the policy node has while it is configured: topics, worker, episodes."""
+
+from __future__ import annotations
+
+import array
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rclpy.lifecycle import LifecycleNode
+from sensor_msgs.msg import CompressedImage, Image, JointState
+from std_msgs.msg import String, UInt64
+from std_srvs.srv import Trigger
+
+from vla_simd_ros.msg import ActionChunk, QueryTiming
+from vla_simd_ros.nodes import qos
+from vla_simd_ros.nodes.diagnostics import Status
+from vla_simd_ros.nodes.episodes import Episode, EpochCounter
+from vla_simd_ros.nodes.messages import stamp
+from vla_simd_ros.nodes.observations import Observations
+from vla_simd_ros.nodes.policy_report import observation_status, policy_status
+from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction, Times
+from vla_simd_ros.nodes.policy_settings import PolicySettings
+from vla_simd_ros.nodes.query_worker import QueryWorker
+
+THROTTLE_S = 2.0
+
+
+class PolicyPipeline:
+    """Subscriptions, publishers and the query thread around one loaded policy.
+
+    Args:
+        node: the node that has the topics.
+        policy: the loaded policy; the pipeline closes it.
+        settings: checked settings for it.
+        epochs: numbers the episodes.
+        instruction: the instruction that has been set on the policy, if any.
+    """
+
+    def __init__(
+        self,
+        node: LifecycleNode,
+        policy: Any,
+        settings: PolicySettings,
+        epochs: EpochCounter,
+        instruction: str | None,
+    ) -> None:
+        self._node = node
+        self._spec = policy.spec
+        self._name = policy.name
+        self._settings = settings
+        self._epochs = epochs
+        self._active = False
+        self._sequence = 0
+        self._since_ns = self._now_ns()
+        self._instruction = instruction
+        self._observations = Observations(settings, policy.spec, self._offer, self._warn)
+        self._runner = PolicyRunner(
+            policy,
+            instruction,
+            settings,
+            self._observations,
+            self._now_ns,
+            self._publish,
+            self._report_failure,
+        )
+        self._worker = QueryWorker(self._runner)
+        self._create_interfaces()
+
+    def _create_interfaces(self) -> None:
+        node = self._node
+        self._chunks = node.create_publisher(ActionChunk, "action_chunk", qos.CHUNK)
+        self._timing = node.create_publisher(QueryTiming, "query_timing", qos.STATE)
+        self._epoch = node.create_publisher(UInt64, "epoch", qos.EPOCH)
+        kind = CompressedImage if self._settings.compressed else Image
+        suffix = "/compressed" if self._settings.compressed else ""
+        self._subscriptions = [
+            node.create_subscription(
+                kind, source.topic + suffix, partial(self._on_frame, source.name), qos.CAMERA
+            )
+            for source in self._settings.cameras
+        ]
+        self._subscriptions += [
+            node.create_subscription(JointState, "joint_states", self._on_joint_state, qos.JOINTS),
+            node.create_subscription(String, "instruction", self._on_instruction, qos.INSTRUCTION),
+        ]
+        self._reset_service = node.create_service(Trigger, "~/reset", self._on_reset)
+
+    def activate(self) -> None:
+        """Start querying, in a new epoch."""
+        self._active = True
+        self._since_ns = self._now_ns()
+        self._begin_episode()
+
+    def deactivate(self) -> None:
+        """Start no further query; the result of one in progress is dropped."""
+        self._active = False
+        self._worker.pause()
+
+    def clock_jumped(self) -> None:
+        """Forget observations of another time; a new epoch makes the chunk executor do the same."""
+        self._observations.clock_jumped()
+        self._since_ns = self._now_ns()
+        if self._active:
+            self._begin_episode()
+
+    def close(self, timeout_s: float) -> bool:
+        """Take the topics down and free the policy; false when a running query has yet to free it."""
+        self._active = False
+        idle = self._worker.stop(timeout_s)
+        for publisher in (self._chunks, self._timing, self._epoch):
+            self._node.destroy_publisher(publisher)
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)
+        self._node.destroy_service(self._reset_service)
+        return idle
+
+    def statuses(self) -> list[Status]:
+        """Diagnostics."""
+        uses_joints = self._spec.state_dim > 0
+        return [
+            observation_status(
+                self._observations, self._settings, uses_joints, self._now_ns(), self._since_ns
+            ),
+            policy_status(self._runner, self._instruction, self._missing_instruction()),
+        ]
+
+    # --- in ---
+
+    def _on_frame(self, camera: str, message: Any) -> None:
+        self._observations.frame(camera, message, self._now_ns())
+
+    def _on_joint_state(self, message: JointState) -> None:
+        if self._spec.state_dim:
+            self._observations.joint_state(message, self._now_ns())
+
+    def _on_instruction(self, message: String) -> None:
+        if not self._spec.uses_instruction:
+            self._warn(f"instruction '{message.data}' ignored: a {self._spec.type} policy takes none")
+        elif not message.data.strip():
+            kept = f"'{self._instruction}' stays" if self._instruction else "the policy waits for another one"
+            self._report_failure(f"instruction refused: it is empty, expected a sentence; {kept}")
+        elif message.data != self._instruction:
+            self._instruction = message.data
+            if self._active:
+                self._begin_episode()
+
+    def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.success = self._active
+        response.message = "a new epoch has started" if self._active else "the node is not active"
+        if self._active:
+            self._begin_episode()
+        return response
+
+    def _missing_instruction(self) -> bool:
+        return bool(self._spec.uses_instruction) and self._instruction is None
+
+    # --- episodes and results ---
+
+    def _begin_episode(self) -> None:
+        epoch = self._epochs.next(self._now_ns())
+        self._epoch.publish(UInt64(data=epoch))
+        if self._missing_instruction():
+            self._worker.pause()
+            self._warn("no instruction yet: publish one on the topic instruction")
+            return
+        self._worker.begin(Episode(epoch, self._instruction))
+        self._node.get_logger().info(f"epoch {epoch} starts, instruction: {self._instruction!r}")
+
+    def _offer(self, frames: Any) -> None:
+        self._worker.offer(frames)
+
+    def _publish(self, prediction: Prediction, episode: Episode, episode_ms: float) -> None:
+        """Called by the query thread."""
+        self._sequence += 1
+        chunk = ActionChunk(
+            sequence=self._sequence,
+            epoch=episode.epoch,
+            policy=self._name,
+            instruction=episode.instruction or "",
+            action_names=list(self._settings.action_names),
+            step_period=self._settings.step_period,
+            horizon=len(prediction.rows),
+            window=self._settings.window,
+            actions=array.array("f", prediction.rows.astype(np.float32).tobytes()),
+        )
+        chunk.header.stamp = stamp(prediction.stamp_ns)
+        chunk.timing = self._timing_message(prediction, chunk, episode_ms)
+        self._chunks.publish(chunk)
+        self._timing.publish(chunk.timing)
+
+    def _timing_message(self, prediction: Prediction, chunk: ActionChunk, episode_ms: float) -> QueryTiming:
+        times: Times = prediction.times
+        timing = QueryTiming(
+            header=chunk.header,
+            sequence=chunk.sequence,
+            epoch=chunk.epoch,
+            observation_age_ms=times.observation_age,
+            wait_ms=times.wait,
+            preprocess_ms=times.preprocess,
+            episode_ms=episode_ms,
+            query_ms=times.query,
+            step_ms=times.step,
+            postprocess_ms=times.postprocess,
+            total_ms=times.total,
+        )
+        timing.observation_to_publish_ms = (self._now_ns() - prediction.stamp_ns) * 1e-6
+        return timing
+
+    def _now_ns(self) -> int:
+        return int(self._node.get_clock().now().nanoseconds)
+
+    def _warn(self, text: str) -> None:
+        self._node.get_logger().warning(text, throttle_duration_sec=THROTTLE_S)
+
+    def _report_failure(self, text: str) -> None:
+        self._node.get_logger().error(text, throttle_duration_sec=THROTTLE_S)

@@ -1,0 +1,75 @@
+"""The policy node's diagnostics in words."""
+
+from __future__ import annotations
+
+from vla_simd_ros.nodes.diagnostics import Level, Status
+from vla_simd_ros.nodes.observations import Observations
+from vla_simd_ros.nodes.policy_runner import PolicyRunner
+from vla_simd_ros.nodes.policy_settings import PolicySettings
+
+
+def observation_status(
+    observations: Observations, settings: PolicySettings, uses_joints: bool, now_ns: int, since_ns: int
+) -> Status:
+    """Cameras and joint states: silent ones, refused messages, frames lost on the way.
+
+    Args:
+        observations: what has been received.
+        settings: time limits.
+        uses_joints: whether the policy takes a joint state.
+        now_ns: the present time.
+        since_ns: when the node started to listen.
+    """
+    status = Status("observations")
+    for name, health in observations.health.items():
+        silent_ns = health.silent_ns(now_ns, since_ns)
+        if silent_ns > settings.camera_timeout_ns:
+            status.add(Level.ERROR, _silence(f"camera '{name}'", "frame", silent_ns, health.last_fault))
+        loss = health.loss(name)
+        if loss is not None:
+            status.add(Level.WARN, loss)
+        if health.unusable and silent_ns <= settings.camera_timeout_ns:
+            status.add(Level.WARN, f"{health.unusable} frames refused, the last one: {health.last_fault}")
+        status.values[f"{name}: frames received"] = health.received
+        status.values[f"{name}: frames refused"] = health.unusable
+        status.values[f"{name}: delivered share"] = health.delivered_share()
+    if uses_joints:
+        _add_joints(status, observations, settings, now_ns, since_ns)
+    status.values["sets of frames"] = observations.sets
+    if not observations.sets and status.level < Level.ERROR:
+        status.add(Level.WARN, "no set of frames whose capture times match within sync_slop yet")
+    return status
+
+
+def _add_joints(
+    status: Status, observations: Observations, settings: PolicySettings, now_ns: int, since_ns: int
+) -> None:
+    silent_ns = now_ns - (observations.joints_ns if observations.joints_ns is not None else since_ns)
+    if silent_ns > settings.joint_timeout_ns:
+        status.add(Level.ERROR, _silence("joint_states", "message", silent_ns, observations.joint_fault))
+    elif observations.joint_faults:
+        status.add(
+            Level.WARN,
+            f"{observations.joint_faults} joint states refused, the last one: {observations.joint_fault}",
+        )
+    status.values["joint states refused"] = observations.joint_faults
+
+
+def policy_status(runner: PolicyRunner, instruction: str | None, missing_instruction: bool) -> Status:
+    """The policy itself: failures, a missing or truncated instruction, skipped observations."""
+    status = Status("policy")
+    if missing_instruction:
+        status.add(Level.ERROR, "no instruction: publish one on the topic instruction")
+    if runner.problem:
+        status.add(Level.ERROR, runner.problem)
+    if runner.truncated:
+        status.add(Level.WARN, "the instruction is longer than the policy takes: the rest is left out")
+    status.values.update(
+        {"queries": runner.queries, "observations skipped": runner.skipped, "instruction": instruction}
+    )
+    return status
+
+
+def _silence(what: str, unit: str, silent_ns: int, last_fault: str) -> str:
+    text = f"{what}: no usable {unit} for {silent_ns * 1e-9:.1f} s"
+    return f"{text}; the last one refused: {last_fault}" if last_fault else text

@@ -1,0 +1,144 @@
+"""What the query thread does with the policy: episodes, queries, and chunks with their timing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vla_simd_ros.nodes.episodes import Episode
+from vla_simd_ros.nodes.observations import Observations, ObservationUnavailable
+from vla_simd_ros.nodes.policy_settings import PolicySettings
+from vla_simd_ros.nodes.query_worker import FrameSet
+
+
+class PolicyOutputError(Exception):
+    """The policy's output cannot be executed."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds of a query; the meaning of each is that of the field in QueryTiming."""
+
+    observation_age: float
+    wait: float
+    preprocess: float
+    query: float
+    step: float
+    postprocess: float
+    total: float
+    episode: float = 0.0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A chunk in the robot's units, float64 ``[chunk, joints]``, with its capture time."""
+
+    stamp_ns: int
+    rows: np.ndarray
+    times: Times
+
+
+class PolicyRunner:
+    """Runs a loaded policy for the query worker.
+
+    Args:
+        policy: a :class:`vla_simd_ros.inference.Policy`; only the query thread uses it from here on.
+        instruction: the instruction that has been set on it, if any.
+        settings: the node's settings for it.
+        observations: makes observations of frames.
+        clock: the node's clock, nanoseconds.
+        publish: publishes a prediction for an episode.
+        report: called with a text when something went wrong; it has been kept in ``problem``.
+    """
+
+    def __init__(
+        self,
+        policy: Any,
+        instruction: str | None,
+        settings: PolicySettings,
+        observations: Observations,
+        clock: Callable[[], int],
+        publish: Callable[[Prediction, Episode, float], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._policy = policy
+        self._settings = settings
+        self._observations = observations
+        self._clock = clock
+        self._publish = publish
+        self._report = report
+        self._instruction = instruction
+        self._lock = threading.Lock()
+        self.problem = ""
+        self.truncated = bool(policy.instruction_truncated)
+        self.queries = 0
+        self.skipped = 0
+
+    def begin(self, episode: Episode) -> float:
+        """Run the episode program when the instruction is another one; milliseconds spent."""
+        self._note("")
+        if episode.instruction is None or episode.instruction == self._instruction:
+            return 0.0
+        self._instruction = None
+        spent = float(self._policy.set_instruction(episode.instruction))
+        self._instruction = episode.instruction
+        self.truncated = bool(self._policy.instruction_truncated)
+        if self.truncated:
+            limit = self._policy.spec.max_instruction_tokens
+            self._report(f"the instruction is longer than {limit} tokens: the rest is left out")
+        return spent
+
+    def query(self, frames: FrameSet) -> Prediction | None:
+        """Run the policy on the frames; None, with the reason noted, when they give no observation."""
+        start_ns = self._clock()
+        try:
+            observation, conversion_ms = self._observations.observe(frames, start_ns)
+        except ObservationUnavailable as error:
+            self.skipped += 1
+            self._note(str(error))
+            return None
+        result = self._policy.query(observation)
+        rows = self._settings.action_units.to_robot(np.asarray(result.actions, dtype=np.float64))
+        self._check(rows)
+        spent = result.timing
+        times = Times(
+            observation_age=(start_ns - frames.stamp_ns) * 1e-6,
+            wait=(start_ns - frames.complete_ns) * 1e-6,
+            preprocess=conversion_ms + spent.preprocess_ms,
+            query=spent.query_ms,
+            step=spent.step_ms,
+            postprocess=spent.postprocess_ms,
+            total=conversion_ms + spent.total_ms,
+        )
+        self._note("")
+        return Prediction(frames.stamp_ns, rows, times)
+
+    def deliver(self, result: Prediction, episode: Episode, episode_ms: float) -> None:
+        """Publish a prediction of the present episode."""
+        self.queries += 1
+        self._publish(result, episode, episode_ms)
+
+    def failed(self, error: Exception) -> None:
+        """Keep and report what an episode or a query raised."""
+        self._note(f"the policy failed: {error or type(error).__name__}")
+
+    def close(self) -> None:
+        """Free the policy."""
+        self._policy.close()
+
+    def _check(self, rows: np.ndarray) -> None:
+        expected = (self._policy.spec.chunk_size, len(self._settings.action_names))
+        if rows.shape != expected:
+            raise PolicyOutputError(f"its output has shape {rows.shape}, expected {expected}")
+        if not np.isfinite(rows).all():
+            raise PolicyOutputError("its output is not finite; nothing is published")
+
+    def _note(self, problem: str) -> None:
+        with self._lock:
+            self.problem = problem
+        if problem:
+            self._report(problem)

@@ -1,0 +1,246 @@
+"""The policy node's parameters, and what they mean for a loaded policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vla_simd_ros.control.chunk import NANOSECONDS
+from vla_simd_ros.control.units import UNITS, JointUnits
+from vla_simd_ros.inference import EXECUTORS
+from vla_simd_ros.nodes.parameters import Param, ParameterError, per_joint
+from vla_simd_ros.policies.base import PolicySpec
+
+SO101_JOINTS = ["shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper"]
+SO101_LOWER = [-1.91986, -1.74533, -1.69, -1.65806, -2.74385, -0.174533]
+SO101_UPPER = [1.91986, 1.74533, 1.69, 1.65806, 2.84121, 1.74533]
+
+PARAMETERS = [
+    Param("checkpoint", "", "Folder of the LeRobot checkpoint (pretrained_model) to run."),
+    Param(
+        "executor",
+        "simd",
+        "What computes the policy: the C++ engine, PyTorch, or (slowly) NumPy.",
+        choices=EXECUTORS,
+    ),
+    Param("precision", "fp32", "Arithmetic of the policy.", choices=("fp32",)),
+    Param("threads", 0, "Threads of the engine; 0: one per physical core.", minimum=0, maximum=1024),
+    Param("isa", "", "Instruction set of the engine's kernels; empty: the best one of this CPU."),
+    Param("affinity", [-1], "CPUs that the engine's threads are bound to; -1: not bound.", minimum=-1),
+    Param(
+        "cameras",
+        "",
+        "The checkpoint's cameras and their topics, as 'front, wrist=/wrist_camera/image_raw'. A camera "
+        "without a topic has camera/<name>/image_raw. Empty: all of the checkpoint's cameras.",
+    ),
+    Param(
+        "image_transport",
+        "raw",
+        "raw: sensor_msgs/Image. compressed: sensor_msgs/CompressedImage on <topic>/compressed.",
+        choices=("raw", "compressed"),
+    ),
+    Param("joints", SO101_JOINTS, "Joints of the policy's state, in the order it was trained with."),
+    Param(
+        "action_names",
+        [""],
+        "Names of the columns of an action chunk; one empty name: the same as joints.",
+    ),
+    Param(
+        "joint_units",
+        ["rad"],
+        "Units of the policy's state and actions, one for all joints or one for each; joint_states and "
+        "chunks are in radians. LeRobot's SO-101 has deg for the arm and range_0_100 for the gripper.",
+        choices=UNITS,
+    ),
+    Param("joint_lower", SO101_LOWER, "Radians at the lower end of each joint's range, for the range units."),
+    Param("joint_upper", SO101_UPPER, "Radians at the upper end of each joint's range, for the range units."),
+    Param("instruction", "", "Instruction at the start, until one arrives on the topic instruction."),
+    Param(
+        "step_period",
+        1.0 / 30.0,
+        "Seconds between two rows of a chunk: the period of the data the policy was trained on.",
+        positive=True,
+        maximum=10.0,
+    ),
+    Param(
+        "window",
+        0,
+        "Rows of a chunk that may be executed; 0: as many as the checkpoint says (n_action_steps).",
+        minimum=0,
+    ),
+    Param(
+        "sync_slop", 0.02, "Largest difference of capture times in a set of frames, seconds.", positive=True
+    ),
+    Param(
+        "stamp_tolerance",
+        0.05,
+        "How far in the future a sensor's stamp may lie, seconds.",
+        minimum=0.0,
+        maximum=10.0,
+    ),
+    Param(
+        "max_observation_age",
+        1.0,
+        "An observation older than this when its query could start is not used, seconds.",
+        positive=True,
+    ),
+    Param(
+        "joint_max_gap",
+        0.1,
+        "Joint states further apart are not interpolated between, seconds.",
+        positive=True,
+    ),
+    Param(
+        "joint_max_extrapolation",
+        0.05,
+        "How far outside the received joint states the nearest one still counts, seconds.",
+        minimum=0.0,
+    ),
+    Param(
+        "camera_timeout", 1.0, "A camera silent for longer is reported as an error, seconds.", positive=True
+    ),
+    Param(
+        "joint_timeout",
+        0.5,
+        "Joint states silent for longer are reported as an error, seconds.",
+        positive=True,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class CameraSource:
+    """A camera of the checkpoint and the topic it comes from."""
+
+    name: str
+    topic: str
+
+
+@dataclass(frozen=True)
+class PolicySettings:
+    """Parameters that depend on the policy, checked against it; times in nanoseconds."""
+
+    cameras: tuple[CameraSource, ...]
+    compressed: bool
+    joints: tuple[str, ...]
+    action_names: tuple[str, ...]
+    state_units: JointUnits
+    action_units: JointUnits
+    step_period: float
+    window: int
+    sync_slop: float
+    stamp_tolerance_ns: int
+    max_age_ns: int
+    joint_max_gap_ns: int
+    joint_max_extrapolation_ns: int
+    camera_timeout_ns: int
+    joint_timeout_ns: int
+
+
+def load_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments for loading the policy.
+
+    Raises:
+        ParameterError: no checkpoint is named.
+    """
+    if not values["checkpoint"]:
+        raise ParameterError("checkpoint: got an empty name, expected the folder of a checkpoint")
+    return {
+        "executor": values["executor"],
+        "threads": values["threads"],
+        "isa": values["isa"],
+        "affinity": tuple(cpu for cpu in values["affinity"] if cpu >= 0),
+    }
+
+
+def settings_for(values: Mapping[str, Any], spec: PolicySpec) -> PolicySettings:
+    """Bring parameters and policy together.
+
+    Raises:
+        ParameterError: they do not fit each other; names the parameter, its value and the expectation.
+    """
+    if spec.env_state_dim:
+        raise ParameterError(
+            f"checkpoint: its observation.environment_state of {spec.env_state_dim} values has no topic; "
+            "expected a policy of cameras and joints"
+        )
+    joints = _joints(values, spec)
+    names = _action_names(values, joints, spec)
+    window = values["window"] or spec.n_action_steps
+    if window > spec.chunk_size:
+        raise ParameterError(f"window: got {window}, expected at most the chunk size, {spec.chunk_size}")
+    return PolicySettings(
+        cameras=_cameras(values["cameras"], spec),
+        compressed=values["image_transport"] == "compressed",
+        joints=joints,
+        action_names=names,
+        state_units=_units(values, joints, joints),
+        action_units=_units(values, joints, names),
+        step_period=values["step_period"],
+        window=window,
+        sync_slop=values["sync_slop"],
+        stamp_tolerance_ns=_ns(values["stamp_tolerance"]),
+        max_age_ns=_ns(values["max_observation_age"]),
+        joint_max_gap_ns=_ns(values["joint_max_gap"]),
+        joint_max_extrapolation_ns=_ns(values["joint_max_extrapolation"]),
+        camera_timeout_ns=_ns(values["camera_timeout"]),
+        joint_timeout_ns=_ns(values["joint_timeout"]),
+    )
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * NANOSECONDS)
+
+
+def _joints(values: Mapping[str, Any], spec: PolicySpec) -> tuple[str, ...]:
+    joints = tuple(values["joints"])
+    if len(set(joints)) != len(joints) or "" in joints:
+        raise ParameterError(f"joints: got {list(joints)}, expected different names, none of them empty")
+    if spec.state_dim and len(joints) != spec.state_dim:
+        raise ParameterError(
+            f"joints: got {len(joints)} names {list(joints)}, the checkpoint's state has {spec.state_dim}"
+        )
+    return joints
+
+
+def _action_names(values: Mapping[str, Any], joints: tuple[str, ...], spec: PolicySpec) -> tuple[str, ...]:
+    given = tuple(values["action_names"])
+    names = joints if given == ("",) else given
+    if len(names) != spec.action_dim or len(set(names)) != len(names) or "" in names:
+        raise ParameterError(
+            f"action_names: got {list(names)}, expected {spec.action_dim} different names: "
+            "the width of the checkpoint's action"
+        )
+    return names
+
+
+def _cameras(text: str, spec: PolicySpec) -> tuple[CameraSource, ...]:
+    """The sources in the checkpoint's order."""
+    topics: dict[str, str] = {}
+    for entry in (part.strip() for part in text.split(",") if part.strip()):
+        name, _, topic = (piece.strip() for piece in entry.partition("="))
+        if name in topics:
+            raise ParameterError(f"cameras: '{name}' is named twice in '{text}'")
+        topics[name] = topic
+    names = list(topics) or list(spec.cameras)
+    if not names or set(names) != set(spec.cameras):
+        raise ParameterError(f"cameras: got {names}, the checkpoint has {list(spec.cameras)}")
+    return tuple(CameraSource(name, topics.get(name) or f"camera/{name}/image_raw") for name in spec.cameras)
+
+
+def _units(values: Mapping[str, Any], joints: tuple[str, ...], names: tuple[str, ...]) -> JointUnits:
+    """Units by name; columns that are no joints keep the policy's own units."""
+    units = dict(zip(joints, per_joint(values, "joint_units", joints), strict=True))
+    ranged = any(unit.startswith("range") for unit in units.values())
+    lower = per_joint(values, "joint_lower", joints) if ranged else [0.0] * len(joints)
+    upper = per_joint(values, "joint_upper", joints) if ranged else [0.0] * len(joints)
+    ends = {joint: (low, high) for joint, low, high in zip(joints, lower, upper, strict=True)}
+    try:
+        return JointUnits(
+            [units.get(name, "rad") for name in names],
+            [ends.get(name, (0.0, 0.0))[0] for name in names],
+            [ends.get(name, (0.0, 0.0))[1] for name in names],
+        )
+    except ValueError as error:
+        raise ParameterError(f"joint_units: {error}") from error
