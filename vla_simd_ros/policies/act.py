@@ -12,6 +12,7 @@ from collections.abc import Sequence as Items
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.checkpoints.features import Feature
 from vla_simd_ros.graph.builder import Builder
+from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import DType, Graph, Lifetime, Tensor
 from vla_simd_ros.policies.act_config import ActConfig, read_act_config
 from vla_simd_ros.policies.base import PolicySpec
@@ -39,7 +40,7 @@ class ActPolicy:
     def build(self, tokens: int | None = None) -> Graph:
         """The graph; ACT takes no instruction, so ``tokens`` must be None."""
         if tokens is not None:
-            raise ValueError(f"act takes no instruction, got {tokens} tokens")
+            raise GraphError(f"act takes no instruction, got {tokens} tokens")
         b = Builder()
         observed = self._network.observe(b)
         self._network.act(b, observed)

@@ -12,6 +12,7 @@ from typing import Any
 from vla_simd_ros.checkpoints.checkpoint import DEFAULT_MAX_TOKENS, Checkpoint
 from vla_simd_ros.checkpoints.errors import CheckpointError
 from vla_simd_ros.graph.builder import Builder
+from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import DType, Graph, Lifetime, Tensor
 from vla_simd_ros.policies.act import ActNetwork, Film
 from vla_simd_ros.policies.act_config import read_act_config
@@ -45,7 +46,7 @@ class ImpactPolicy:
     def build(self, tokens: int | None = None) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""
         if tokens is None or not 1 <= tokens <= self._max_tokens:
-            raise ValueError(
+            raise GraphError(
                 f"impact: got an instruction of {tokens} tokens, expected 1 to {self._max_tokens}"
             )
         b = Builder()

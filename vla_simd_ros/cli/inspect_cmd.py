@@ -1,0 +1,137 @@
+"""``vla_simd inspect``: the programs of a checkpoint's policy, operation by operation."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vla_simd_ros.checkpoints import Checkpoint
+    from vla_simd_ros.graph.cost import Cost
+    from vla_simd_ros.graph.ir import Op
+    from vla_simd_ros.graph.programs import CompiledPolicy, Program
+    from vla_simd_ros.policies.base import PolicySpec
+
+_HEADER = ("op", "result", "shape", "lifetime", "block", "FLOP", "bytes", "kernel")
+_NUMERIC = ("FLOP", "bytes")
+_FOLDED = "folded"
+
+
+def add_parser(commands: Any) -> None:
+    """Add this command to argparse's ``commands``."""
+    parser = commands.add_parser(
+        "inspect",
+        help="print the programs of a checkpoint's policy",
+        description="Print what is computed when: the process program (folded at load), the episode program "
+        "(per instruction), the query program (per observation) and the step program (per solver step).",
+    )
+    parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument(
+        "--tokens", type=int, metavar="N", help="length of the instruction (default: the longest)"
+    )
+    length.add_argument("--instruction", metavar="TEXT", help="take the length of this instruction")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile the policy and print its programs."""
+    from vla_simd_ros.checkpoints import load_checkpoint
+    from vla_simd_ros.executors.simd_executor import SimdExecutor
+    from vla_simd_ros.graph.compile import compile_graph
+    from vla_simd_ros.graph.fold_cache import FoldCache
+    from vla_simd_ros.policies.registry import define_policy
+
+    checkpoint = load_checkpoint(args.checkpoint)
+    policy = define_policy(checkpoint)
+    tokens = _instruction_length(checkpoint, policy.spec, args.tokens, args.instruction)
+    compiled = compile_graph(policy.build(tokens), FoldCache())
+    for line in describe(compiled, SimdExecutor(threads=1).kernel_name):
+        print(line)
+    return 0
+
+
+def describe(compiled: CompiledPolicy, kernel: Callable[[str], str]) -> list[str]:
+    """The programs as lines of text; ``kernel`` names what computes an operation of a kind."""
+    from vla_simd_ros.graph.cost import Cost, total_cost
+
+    programs = [compiled.process, *compiled.programs.values()]
+    lines: list[str] = []
+    for program in programs:
+        if program.ops:
+            lines += [_title(program), *_table(program, kernel if program.lifetime else _folded), ""]
+    lines.append("total")
+    for program in programs:
+        cost = total_cost(program.ops) if program.ops else Cost()
+        lines.append(f"  {program.lifetime.name:8}{len(program.ops):5} operations, {_cost(cost)}")
+    lines.append(f"  constants of the runtime programs: {_scaled(compiled.constant_bytes, 'B')}")
+    return lines
+
+
+def _folded(kind: str) -> str:
+    return _FOLDED
+
+
+def _instruction_length(
+    checkpoint: Checkpoint, spec: PolicySpec, tokens: int | None, instruction: str | None
+) -> int | None:
+    if not spec.uses_instruction:
+        return tokens
+    if instruction is not None:
+        return len(checkpoint.tokenizer().encode(instruction))
+    return spec.max_instruction_tokens if tokens is None else tokens
+
+
+def _title(program: Program) -> str:
+    from vla_simd_ros.graph.cost import total_cost
+
+    when = f"{len(program.ops)} operations, {_cost(total_cost(program.ops))}"
+    inputs = ", ".join(program.inputs) or "nothing"
+    return f"{program.lifetime.name}: {when}; given: {inputs}"
+
+
+def _table(program: Program, kernel: Callable[[str], str]) -> list[str]:
+    from vla_simd_ros.graph.cost import op_cost
+
+    rows: list[Sequence[str]] = [_HEADER]
+    for op in program.ops:
+        cost, result = op_cost(op), op.output
+        shape = "x".join(map(str, result.shape))
+        numbers = (f"{cost.flops:,}", f"{cost.bytes:,}")
+        rows.append((_op(op), result.name, shape, result.lifetime.name, op.block, *numbers, kernel(op.kind)))
+    return list(_aligned(rows))
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(_HEADER, row, widths, strict=True)
+        yield "  ".join(f"{c:>{w}}" if h in _NUMERIC else f"{c:<{w}}" for h, c, w in cells).rstrip()
+
+
+def _op(op: Op) -> str:
+    """The kind, and what is fused into it: "conv2d+bias+residual+relu+film"."""
+    if op.kind == "binary":
+        return str(op.attrs["op"])
+    if op.kind == "activation":
+        return str(op.attrs["fn"])
+    if op.kind not in ("linear", "conv2d"):
+        return op.kind
+    _, _, bias, residual, gamma, _ = op.inputs
+    parts = [op.kind]
+    parts += [name for name, tensor in (("bias", bias), ("residual", residual)) if tensor is not None]
+    if op.attrs["activation"] != "none":
+        parts.append(op.attrs["activation"])
+    return "+".join([*parts, "film"] if gamma is not None else parts)
+
+
+def _cost(cost: Cost) -> str:
+    return f"{_scaled(cost.flops, 'FLOP')}, {_scaled(cost.bytes, 'B')} moved"
+
+
+def _scaled(value: float, unit: str) -> str:
+    for prefix, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.2f} {prefix}{unit}"
+    return f"{value:.0f} {unit}"
