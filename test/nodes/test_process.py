@@ -1,0 +1,155 @@
+"""Node processes end soon after SIGINT and SIGTERM, whatever they are doing."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from sensor_msgs.msg import Image, JointState
+
+from vla_simd_ros.msg import ActionChunk
+from vla_simd_ros.nodes import qos
+
+# Far longer than a test waits: a process that ends did not wait for the policy.
+FOREVER_S = 600
+PATIENCE_S = 60.0
+
+# A policy whose loading or whose queries are a call that only returns after ten minutes.
+POLICY = f"""
+import sys, time
+from types import SimpleNamespace
+from vla_simd_ros.nodes.policy_node import PolicyNode
+from vla_simd_ros.nodes.process import run_node
+from vla_simd_ros.policies.base import CameraSpec, PolicySpec
+
+class Slow:
+    name = "slow"
+    spec = PolicySpec("slow", {{"front": CameraSpec(6, 8)}}, 1, 0, 1, 4, 4)
+    instruction_truncated = False
+    def warm_up(self): pass
+    def close(self): pass
+    def query(self, observation):
+        print("IN QUERY", flush=True)
+        time.sleep({FOREVER_S})
+
+def load(folder, **options):
+    if folder == "slow":
+        print("IN LOAD", flush=True)
+        time.sleep({FOREVER_S})
+    return Slow()
+
+sys.exit(run_node(lambda: PolicyNode(load=load), sys.argv))
+"""
+
+
+class NodeProcess:
+    """A node in a process of its own, and the lines it prints."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.lines: queue.Queue[str] = queue.Queue()
+        self.seen: list[str] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line)
+
+    def says(self, words: str) -> bool:
+        while not self.lines.empty():
+            self.seen.append(self.lines.get())
+        assert self.process.poll() is None, "".join(self.seen)
+        return any(words in line for line in self.seen)
+
+
+@contextmanager
+def running(command: list[str]) -> Iterator[NodeProcess]:
+    node = NodeProcess(command)
+    try:
+        yield node
+    finally:
+        node.process.kill()
+        node.process.wait()
+
+
+def ends_on(node: NodeProcess, number: signal.Signals) -> int:
+    os.kill(node.process.pid, number)
+    return node.process.wait(PATIENCE_S)
+
+
+def change(ros: Any, name: str, *transitions: int) -> None:
+    for transition in transitions:
+        request = ChangeState.Request()
+        request.transition.id = transition
+        assert ros.call(ChangeState, f"{name}/change_state", request).success
+
+
+def wait(ros: Any, node: NodeProcess, words: str, meanwhile: Callable[[], None] = lambda: None) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not node.says(words):
+        assert time.monotonic() < deadline, "".join(node.seen)
+        meanwhile()
+        ros.settle(5)
+
+
+CONFIGURE, ACTIVATE = Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_policy_node_ends_in_the_middle_of_a_query(ros: Any, number: signal.Signals) -> None:
+    parameters = ["--ros-args", "-p", "checkpoint:=fast", "-p", "joints:=[a]"]
+    with running(["-c", POLICY, *parameters]) as node:
+        change(ros, "policy_node", CONFIGURE, ACTIVATE)
+        frames = ros.publisher(Image, "camera/front/image_raw", qos.STATE)
+        joints = ros.publisher(JointState, "joint_states", qos.STATE)
+
+        def observe() -> None:
+            now = ros.helper.get_clock().now().to_msg()
+            state = JointState(name=["a"], position=[0.0])
+            frame = Image(height=6, width=8, encoding="rgb8", step=24, data=bytes(144))
+            state.header.stamp = frame.header.stamp = now
+            joints.publish(state)
+            frames.publish(frame)
+
+        wait(ros, node, "IN QUERY", observe)
+        assert ends_on(node, number) == 0
+
+
+def test_the_policy_node_ends_in_the_middle_of_loading(ros: Any) -> None:
+    with running(["-c", POLICY, "--ros-args", "-p", "checkpoint:=slow"]) as node:
+        client = ros.helper.create_client(ChangeState, "policy_node/change_state")
+        ros.spin_until(client.service_is_ready, "the service")
+        request = ChangeState.Request()
+        request.transition.id = CONFIGURE
+        client.call_async(request)
+        wait(ros, node, "IN LOAD")
+        assert ends_on(node, signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_chunk_executor_ends_while_active(ros: Any, number: signal.Signals) -> None:
+    with running(["-m", "vla_simd_ros.nodes.chunk_executor_node"]) as node:
+        change(ros, "chunk_executor_node", CONFIGURE, ACTIVATE)
+        ros.publisher(ActionChunk, "action_chunk", qos.CHUNK)
+        assert ends_on(node, number) == 0
+
+
+def test_an_idle_node_ends(ros: Any) -> None:
+    with running(["-m", "vla_simd_ros.nodes.policy_node"]) as node:
+        client = ros.helper.create_client(ChangeState, "policy_node/change_state")
+        ros.spin_until(client.service_is_ready, "the service")
+        assert ends_on(node, signal.SIGINT) == 0
