@@ -16,9 +16,9 @@ from rclpy.parameter import Parameter
 from safetensors.numpy import load_file, save_file
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
+from vla_simd_ros.msg import ActionChunk
 
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
-from vla_simd_ros.msg import ActionChunk
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.messages import nanoseconds, stamp
 from vla_simd_ros.nodes.policy_node import PolicyNode

@@ -17,8 +17,8 @@ import pytest
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from sensor_msgs.msg import Image, JointState
-
 from vla_simd_ros.msg import ActionChunk
+
 from vla_simd_ros.nodes import qos
 
 # Far longer than a test waits: a process that ends did not wait for the policy.
