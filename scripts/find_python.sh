@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prints the path of the Python that the environment is made with.
 #
-# With ROS 2 sourced it is the interpreter ROS was built for; without, the first suitable one on the PATH.
-# PYTHON=/path/to/python overrides the choice.
+# With ROS 2 sourced it is the interpreter ROS was built for; without, the one that the environment was made
+# with before, or else the first suitable one on the PATH. PYTHON=/path/to/python overrides the choice.
 set -euo pipefail
 
 # The interpreter behind a name, or nothing when it is missing, too old or too new. Asking it for
@@ -23,7 +23,8 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
 ' 2>/dev/null
 }
 
-candidates=(python3 python3.12 python3.11 python3.13 python3.10 /usr/bin/python3)
+remembered=$(cat "$(dirname -- "${BASH_SOURCE[0]}")/../.env/python" 2>/dev/null || true)
+candidates=(${remembered:+"$remembered"} python3 python3.12 python3.11 python3.13 python3.10 /usr/bin/python3)
 if [[ -n "${PYTHON:-}" ]]; then
   candidates=("$PYTHON")
 elif [[ -n "${ROS_DISTRO:-}" ]]; then

@@ -66,6 +66,9 @@ class VirtualEnvironment:
         if not stamps.current("venv", self.identity):
             stamps.clear("venv", "packages", "build", *GROUPS)
             self._create()
+            if not self.with_ros:
+                # For find_python.sh, so that a call with another PATH keeps to this interpreter.
+                (self.folder.parent / "python").write_text(sys.executable)
             stamps.set("venv", self.identity)
         names = (*BASE,) if self.with_ros else ("ros", *BASE)
         for step, files in (("packages", names), *((group, (group,)) for group in groups)):
