@@ -24,7 +24,7 @@ _FIRST_IMPORT = re.compile(r"^(?:import|from) ", re.MULTILINE)
 def main() -> None:
     rewritten = [path for path in sorted(package_folder("lerobot").rglob("*.py")) if fit_syntax(path)]
     print(f"rewrote the type parameters of {len(rewritten)} files of LeRobot")
-    if not importable("torchvision"):
+    if not importable("torchvision", quiet=True):
         (package_folder("torchvision") / "_meta_registrations.py").write_text("", encoding="utf-8")
         print("took the shapes of compiled operators out of torchvision")
     for module in ("torchvision.models", "lerobot.policies.act.modeling_act", "lerobot.policies.factory"):
@@ -40,9 +40,11 @@ def package_folder(name: str) -> Path:
     return Path(spec.origin).parent
 
 
-def importable(module: str) -> bool:
-    """Whether a fresh interpreter can import ``module``; its complaint goes to standard error."""
-    return subprocess.run([sys.executable, "-c", f"import {module}"], check=False).returncode == 0
+def importable(module: str, quiet: bool = False) -> bool:
+    """Whether a fresh interpreter can import ``module``; it complains to standard error unless ``quiet``."""
+    complaints = subprocess.DEVNULL if quiet else None
+    command = [sys.executable, "-c", f"import {module}"]
+    return subprocess.run(command, check=False, stderr=complaints).returncode == 0
 
 
 def fit_syntax(path: Path) -> bool:

@@ -24,7 +24,8 @@ pip() { "$python" -m pip --disable-pip-version-check "$@" --quiet; }
 pip install --upgrade pip
 
 step "PyTorch and the packages that the references import"
-pip install -r "$root/scripts/requirements-reference.txt" -r "$root/scripts/requirements-test.txt"
+pip install -r "$root/scripts/requirements-reference.txt" -r "$root/scripts/requirements-run.txt" \
+  -r "$root/scripts/requirements-test.txt"
 
 step "torchvision $torchvision and LeRobot $lerobot, without the rest of what they ask for"
 # Their own requirements would replace this PyTorch, or add drivers of cameras and motors.

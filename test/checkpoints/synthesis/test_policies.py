@@ -1,0 +1,122 @@
+"""Names and shapes of the random policies, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vla_simd_ros.checkpoints.synthesis import Camera, OptionError, Options, make_checkpoint
+from vla_simd_ros.checkpoints.synthesis.act import act_recipe
+from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
+
+TOP = (Camera("top", 480, 640),)
+TINY = {
+    "dim_model": 16,
+    "heads": 2,
+    "feedforward": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "chunk_size": 4,
+}
+
+
+def test_full_size_act_has_the_parameters_of_lerobot() -> None:
+    """51.6 M with one camera and 14 joints, frozen norms and fixed positions not counted."""
+    tensors = act_recipe(Options(cameras=TOP, state_dim=14, action_dim=14)).tensors
+
+    assert len(tensors) == 234
+    learned = [v for name, v in tensors.items() if not frozen(name)]
+    assert sum(v.size for v in learned) == 51_613_582
+
+
+def frozen(name: str) -> bool:
+    return ".bn" in name or ".downsample.1." in name or name.endswith("vae_encoder_pos_enc")
+
+
+def test_full_size_impact_has_the_parameters_of_the_paper() -> None:
+    tensors = impact_recipe(Options()).tensors
+
+    text = sum(v.size for name, v in tensors.items() if name.startswith("model.text.model."))
+    training = sum(v.size for name, v in tensors.items() if name.startswith("model.vae_encoder"))
+    query = sum(v.size for v in tensors.values()) - text - training
+    assert text == pytest.approx(35.3e6, rel=0.002)
+    assert query == pytest.approx(60e6, rel=0.01)
+    assert tensors["model.film_head.net.weight"].shape == (1920, 512)
+    assert "model.backbone.stages.3.1.conv2.weight" in tensors
+
+
+def test_configuration_follows_the_options() -> None:
+    options = Options(
+        cameras=(*TOP, Camera("wrist", 120, 160)),
+        state_dim=7,
+        env_state_dim=2,
+        action_dim=5,
+        sizes={**TINY, "pre_norm": True},
+    )
+    recipe = act_recipe(options)
+
+    assert recipe.config["input_features"] == {
+        "observation.images.top": {"type": "VISUAL", "shape": [3, 480, 640]},
+        "observation.images.wrist": {"type": "VISUAL", "shape": [3, 120, 160]},
+        "observation.state": {"type": "STATE", "shape": [7]},
+        "observation.environment_state": {"type": "ENV", "shape": [2]},
+    }
+    assert recipe.config["n_action_steps"] == recipe.config["chunk_size"] == 4
+    assert recipe.tensors["model.encoder.norm.weight"].shape == (16,)
+    assert recipe.tensors["model.encoder_1d_feature_pos_embed.weight"].shape == (3, 16)
+    assert recipe.tensors["model.encoder_env_state_input_proj.weight"].shape == (16, 2)
+    assert recipe.tensors["model.action_head.bias"].shape == (5,)
+
+
+def test_what_is_left_out() -> None:
+    settings = {"use_vae": False}
+    recipe = act_recipe(Options(cameras=(), env_state_dim=1, state_dim=0, sizes=TINY, settings=settings))
+
+    assert not any("vae" in name or "backbone" in name or "robot_state" in name for name in recipe.tensors)
+    assert "model.encoder.norm.weight" not in recipe.tensors
+
+
+def test_an_ensemble_executes_one_step_at_a_time() -> None:
+    recipe = act_recipe(
+        Options(cameras=(), env_state_dim=1, sizes=TINY, settings={"temporal_ensemble_coeff": 0.01})
+    )
+
+    assert recipe.config["n_action_steps"] == 1
+
+
+def test_bottleneck_backbone() -> None:
+    tensors = act_recipe(Options(cameras=TOP, sizes={**TINY, "backbone": "resnet50"})).tensors
+
+    assert tensors["model.backbone.layer1.0.downsample.0.weight"].shape == (256, 64, 1, 1)
+    assert tensors["model.backbone.layer4.2.conv3.weight"].shape == (2048, 512, 1, 1)
+    assert tensors["model.encoder_img_feat_input_proj.weight"].shape == (16, 2048, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "complaint"),
+    [
+        ("act", {"cameras": ()}, "act needs a camera or an environment state, got neither"),
+        ("impact", {"cameras": (), "env_state_dim": 2}, "impact needs a camera"),
+        ("act", {"sizes": {"dim_model": 30}}, "dim_model is 30, expected a multiple of 8 heads"),
+        ("act", {"sizes": {"dim_model": 6, "heads": 3}}, "dim_model is 6, expected a multiple of 4"),
+        ("act", {"sizes": {"chunk_size": 0}}, "chunk_size is 0, expected 1 or more"),
+        ("act", {"settings": {"n_action_steps": 101}}, "n_action_steps is 101, expected 1 to 100"),
+        ("act", {"sizes": {"backbone": "vgg"}}, "backbone 'vgg' is unknown, expected one of resnet18"),
+        (
+            "impact",
+            {"settings": {"tokenizer_max_length": 1}},
+            "tokenizer_max_length is 1, expected 2 or more",
+        ),
+        (
+            "impact",
+            {"settings": {"text_config.d_ff": 0}},
+            "text_config.d_ff is 0, expected a positive number",
+        ),
+        ("dance", {}, "policy 'dance' is unknown, expected one of act, impact"),
+    ],
+)
+def test_what_cannot_be_made(tmp_path: Any, policy: str, options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        make_checkpoint(policy, tmp_path / "out", Options(**options))
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from vla_simd_ros.checkpoints import CheckpointError, FeatureKind, load_checkpoint
+from vla_simd_ros.policies.registry import define_policy
+
+Edit = Callable[[str, Callable[[Any], None]], None]
+
+
+def test_opens_a_folder(folder: Path) -> None:
+    checkpoint = load_checkpoint(folder)
+
+    assert checkpoint.type == "act"
+    assert checkpoint.cameras == {}
+    assert checkpoint.features_in["observation.state"].kind is FeatureKind.STATE
+    assert checkpoint.features_out["action"].shape == (6,)
+    assert checkpoint.tensor("model.action_head.weight", (6, 16)).dtype == np.float32
+    assert "model.action_head.weight" in checkpoint.tensors
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="absent: no such folder"):
+        load_checkpoint(tmp_path / "absent")
+
+
+def test_a_file_instead_of_a_folder(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"config.json: is a file, expected a folder"):
+        load_checkpoint(folder / "config.json")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_missing_file(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+
+    with pytest.raises(CheckpointError, match=f"{name}: no such file"):
+        load_checkpoint(folder)
+
+
+def test_truncated_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+    with pytest.raises(CheckpointError, match=r"model.safetensors: not a complete safetensors file"):
+        load_checkpoint(folder)
+
+
+def test_unknown_policy(folder: Path, edit: Edit) -> None:
+    edit("config.json", lambda content: content.update(type="walker"))
+
+    with pytest.raises(CheckpointError, match="policy type 'walker' is not supported, expected one of act"):
+        define_policy(load_checkpoint(folder))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_weights_that_are_no_numbers(folder: Path, bad: float) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["model.action_head.weight"][1, 2] = bad
+    save_file(weights, folder / "model.safetensors")
+
+    with pytest.raises(CheckpointError, match=r"'model.action_head.weight' has 1 NaN or infinite.*\[1, 2\]"):
+        define_policy(load_checkpoint(folder)).build()
+
+
+def test_weights_of_another_shape(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["model.action_head.bias"] = np.zeros(7, np.float32)
+    save_file(weights, folder / "model.safetensors")
+
+    with pytest.raises(CheckpointError, match=r"'model.action_head.bias' has shape \[7\], expected \[6\]"):
+        define_policy(load_checkpoint(folder)).build()
+
+
+def test_options(folder: Path, edit: Edit) -> None:
+    edit("config.json", lambda content: content.update(nothing=None, words="many"))
+    checkpoint = load_checkpoint(folder)
+
+    assert checkpoint.option("dim_model", int, 512) == 16
+    assert checkpoint.option("absent", int, 512) == 512
+    assert checkpoint.option("nothing", int, 512) == 512
+    with pytest.raises(
+        CheckpointError, match=r"config.json: 'words' is a string \('many'\), expected an integer"
+    ):
+        checkpoint.option("words", int, 512)
+    with pytest.raises(CheckpointError, match=r"config.json: 'absent' is missing"):
+        checkpoint.option("absent", int)
+
+
+def test_no_tokenizer(folder: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"no tokenizer.json or spiece.model in .*act or .*text_encoder"
+    ):
+        load_checkpoint(folder).tokenizer()
+
+
+def test_text_encoder_beside_the_weights(folder: Path) -> None:
+    beside = folder / "text_encoder"
+    beside.mkdir()
+    (beside / "config.json").write_text('{"d_model": 8}')
+    save_file({"shared.weight": np.ones((2, 8), np.float32)}, beside / "model.safetensors")
+
+    config, weights = load_checkpoint(folder).text_encoder()
+    assert config == {"d_model": 8}
+    assert weights.tensor("shared.weight").shape == (2, 8)
+
+
+def test_no_text_encoder_says_what_to_put_where(folder: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"put the text encoder's config.json and model.safetensors.*into"
+    ):
+        load_checkpoint(folder).text_encoder()
+
+
+def test_path_as_text(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "with space")
+
+    assert load_checkpoint(str(tmp_path / "with space")).type == "act"

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vla_simd_ros.checkpoints import CheckpointError, InstructionError, Tokenizer
+from vla_simd_ros.checkpoints.synthesis.vocabulary import t5_tokenizer
+from vla_simd_ros.checkpoints.tokenizer import load_tokenizer
+
+SIZE = 900
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    (folder / "tokenizer.json").write_text(json.dumps(t5_tokenizer(SIZE)), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def tokenizer(folder: Path) -> Tokenizer:
+    return load_tokenizer([folder], 32)
+
+
+def pieces(tokenizer: Tokenizer, folder: Path, text: str) -> list[str]:
+    vocabulary = [piece for piece, _ in json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]]
+    return [vocabulary[i] for i in tokenizer.encode(text)]
+
+
+def test_words_and_end_of_text(tokenizer: Tokenizer, folder: Path) -> None:
+    assert pieces(tokenizer, folder, "put the tape into the box") == [
+        "▁put",
+        "▁the",
+        "▁tape",
+        "▁into",
+        "▁the",
+        "▁box",
+        "</s>",
+    ]
+
+
+def test_ids_of_the_marks(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode("put")[-1] == 1
+    # Characters that the vocabulary lacks, side by side, are one unknown piece.
+    assert tokenizer.encode("put 漢字")[1:] == [tokenizer.encode("漢")[0], 2, 1]
+    assert tokenizer.vocabulary_size == SIZE - 28
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  put   the tape ",
+        "put\nthe\ttape\n",
+        "put\u00a0the\u3000tape",
+        "put the tape\r\n",
+        "\uff50\uff55\uff54 the tape",
+    ],
+)
+def test_white_space_and_width_do_not_matter(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.encode(text) == tokenizer.encode("put the tape")
+
+
+def test_composed_and_decomposed_letters_are_one(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode("café") == tokenizer.encode("cafe\u0301")
+    assert tokenizer.encode("café") != tokenizer.encode("cafe")
+
+
+def test_case_matters(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode("Put") != tokenizer.encode("put")
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t \u3000"])
+def test_empty_text(tokenizer: Tokenizer, text: str) -> None:
+    with pytest.raises(InstructionError, match="is empty, expected a sentence"):
+        tokenizer.encode(text)
+
+
+def test_truncation_keeps_the_end_of_text(folder: Path) -> None:
+    tokenizer = load_tokenizer([folder], 5)
+    long = tokenizer.tokenize("put the red tape into the box")
+    exact = tokenizer.tokenize("put the red tape")
+
+    assert long.truncated
+    assert not exact.truncated
+    assert long.ids == exact.ids
+    assert len(long.ids) == 5
+    assert long.ids[-1] == 1
+
+
+def test_settings_in_the_file_do_not_pad_or_cut(tmp_path: Path) -> None:
+    content = t5_tokenizer(SIZE)
+    content["padding"] = {
+        "strategy": {"Fixed": 10},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<pad>",
+    }
+    content["truncation"] = {
+        "direction": "Right",
+        "max_length": 3,
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+
+    assert len(load_tokenizer([tmp_path], 32).encode("put the tape into the box")) == 7
+
+
+def test_second_folder(folder: Path, tmp_path: Path) -> None:
+    assert load_tokenizer([tmp_path, folder], 32).source == folder / "tokenizer.json"
+
+
+def test_no_files(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no tokenizer\.json or spiece\.model in"):
+        load_tokenizer([tmp_path], 32)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "malformed JSON"),
+        ("{}", "model type is None, expected 'Unigram'"),
+        ('{"model": {"type": "BPE"}}', "model type is 'BPE', expected 'Unigram'"),
+        ('{"model": {"type": "Unigram"}}', "not a tokenizer"),
+    ],
+)
+def test_broken_file(tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "tokenizer.json").write_text(content)
+
+    with pytest.raises(CheckpointError, match=complaint) as caught:
+        load_tokenizer([tmp_path], 32)
+    assert "tokenizer.json" in str(caught.value)
+
+
+def test_file_without_end_of_text(tmp_path: Path) -> None:
+    content = t5_tokenizer(SIZE)
+    content["added_tokens"] = []
+    content["post_processor"] = None
+    content["model"]["vocab"][1][0] = "<end>"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+
+    with pytest.raises(CheckpointError, match="has no token '</s>'"):
+        load_tokenizer([tmp_path], 32)
+
+
+def test_no_room_for_a_piece(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="tokenizer_max_length is 1, expected at least 2"):
+        load_tokenizer([folder], 1)
