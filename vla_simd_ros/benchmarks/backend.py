@@ -11,7 +11,7 @@ from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
-    from vla_simd_ros.fidelity.observations import RawObservation
+    from vla_simd_ros.inference import Observation
 
 
 class BenchmarkError(Exception):
@@ -35,7 +35,7 @@ class Backend(Protocol):
     details: Mapping[str, str]
     """Versions and settings that a repetition needs."""
 
-    def query(self, observation: RawObservation) -> Array:
+    def query(self, observation: Observation) -> Array:
         """Actions in robot units ``[chunk, action width]`` for raw frames and an un-normalized state."""
 
 
@@ -43,7 +43,7 @@ class Backend(Protocol):
 class Profiled(Protocol):
     """A backend that can tell the time of its operations."""
 
-    def profile(self, observation: RawObservation, queries: int) -> list[OpTime]:
+    def profile(self, observation: Observation, queries: int) -> list[OpTime]:
         """Shortest time of each operation over ``queries`` queries."""
 
 

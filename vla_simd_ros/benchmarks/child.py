@@ -24,12 +24,13 @@ from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
-    from vla_simd_ros.fidelity.observations import RawObservation
+    from vla_simd_ros.inference import Observation
 
 Clock = Callable[[], int]
 Waiting = Callable[[float], None]
 
 _HEARTBEAT_S = 4.0
+_PATIENCE_S = 3.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -37,7 +38,7 @@ class Turns:
     """What a runner does in its turn, on its backend; ``clock`` counts nanoseconds."""
 
     def __init__(
-        self, backend: Backend, observations: Sequence[RawObservation], clock: Clock = time.perf_counter_ns
+        self, backend: Backend, observations: Sequence[Observation], clock: Clock = time.perf_counter_ns
     ) -> None:
         self._backend = backend
         self._observations = observations
@@ -86,7 +87,7 @@ class ChildRunner:
         name: str,
         factory: str,
         setup: Setup,
-        observations: Sequence[RawObservation],
+        observations: Sequence[Observation],
         waiting: Waiting = lambda _: None,
     ) -> None:
         self.name = name
@@ -126,8 +127,10 @@ class ChildRunner:
         return result
 
     def close(self) -> None:
-        """End the process; a stopped one too."""
+        """End the process: it leaves by itself when it finds the connection closed, or is killed."""
         self._connection.close()
+        self._signal(signal.SIGCONT)
+        self._process.join(_PATIENCE_S)
         self._process.kill()
         self._process.join()
 
@@ -178,12 +181,12 @@ class ChildRunner:
         return BenchmarkError(f"runner {self.name!r}: its process ended with code {self._process.exitcode}")
 
 
-def _serve(connection: Connection, factory: str, setup: Setup, observations: list[RawObservation]) -> None:
+def _serve(connection: Connection, factory: str, setup: Setup, observations: list[Observation]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     _end_with_parent()
-    # Read by OpenMP and BLAS runtimes when they are loaded, which making the backend does.
-    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[variable] = str(setup.threads)
+    if setup.threads:  # read by OpenMP and BLAS when they are loaded, which making the backend does
+        for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ[variable] = str(setup.threads)
     try:
         backend = resolve(factory)(setup)
         turns = Turns(backend, observations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vla_simd_ros.benchmarks.profile import OpTime
@@ -24,38 +24,64 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class Layer:
-    """Operations of one kind and shape; ``ms`` is the mean of their shortest times."""
+    """Operations of one kind and shape, and the peak of the core in GFLOP/s.
+
+    ``alone_ms`` is the time of one of them repeated by itself, as kernels are usually measured;
+    ``in_query_ms`` the mean time within a query, where its operands have to come from memory first.
+    """
 
     kind: str
     shape: str
     count: int
     rows: int
-    ms: float
-    gflops_per_s: float
-    share_of_peak: float
+    flops: int
+    alone_ms: float
+    in_query_ms: float
+    peak_gflops: float
+
+    @property
+    def share_alone(self) -> float:
+        """Part of the peak reached alone."""
+        return self.flops / self.alone_ms / 1e6 / self.peak_gflops
+
+    @property
+    def share_in_query(self) -> float:
+        """Part of the peak reached within a query."""
+        return self.flops / self.in_query_ms / 1e6 / self.peak_gflops
 
     @property
     def reaches_target(self) -> bool | None:
         """Whether a linear layer of many rows reaches its share of the peak; ``None`` for all others."""
         if self.kind != "linear" or self.rows <= TARGET_ROWS:
             return None
-        return self.share_of_peak >= TARGET_SHARE
+        return self.share_alone >= TARGET_SHARE
 
 
-def distinct_layers(ops: Sequence[OpTime], peak_gflops: float) -> list[Layer]:
-    """The linear layers, convolutions and attentions among ``ops``, alike ones taken together."""
+def distinct_layers(
+    in_query: Sequence[OpTime], alone_ms: Callable[[str], float], peak_gflops: float
+) -> list[Layer]:
+    """The linear layers, convolutions and attentions of a query, alike ones taken together.
+
+    ``alone_ms`` measures the operation of a name by itself; it is asked for the first of each kind and shape.
+    """
     alike: dict[tuple[str, str], list[OpTime]] = {}
-    for op in ops:
+    for op in in_query:
         if op.kind in KINDS:
             alike.setdefault((op.kind, op.shape), []).append(op)
-    layers = [_layer(kind, shape, group, peak_gflops) for (kind, shape), group in alike.items()]
+    layers = [
+        Layer(
+            kind,
+            shape,
+            len(group),
+            group[0].rows,
+            group[0].flops,
+            alone_ms(group[0].name),
+            sum(op.ms for op in group) / len(group),
+            peak_gflops,
+        )
+        for (kind, shape), group in alike.items()
+    ]
     return sorted(layers, key=lambda layer: KINDS.index(layer.kind))
-
-
-def _layer(kind: str, shape: str, group: Sequence[OpTime], peak_gflops: float) -> Layer:
-    ms = sum(op.ms for op in group) / len(group)
-    rate = group[0].flops / ms / 1e6
-    return Layer(kind, shape, len(group), group[0].rows, ms, rate, rate / peak_gflops)
 
 
 def below_target(layers: Iterable[Layer]) -> list[Layer]:
@@ -71,19 +97,33 @@ def ceilings_table(ceilings: Ceilings) -> list[str]:
 
 
 def layers_table(layers: Iterable[Layer]) -> list[str]:
-    """Markdown: each layer's time, rate and share of the peak, and whether it reaches the target."""
-    header = ("Kind", "Shape", "Verdict", "Ops", "ms", "GFLOP/s", "% of peak")
-    verdicts = {None: "", True: "reached", False: "below"}
-    rows = [
-        (
-            layer.kind,
-            layer.shape,
-            verdicts[layer.reaches_target],
-            str(layer.count),
-            f"{layer.ms:.3f}",
-            f"{layer.gflops_per_s:.1f}",
-            f"{100 * layer.share_of_peak:.1f}",
-        )
-        for layer in layers
-    ]
-    return markdown_table(header, rows, text_columns=3)
+    """Markdown: each layer's time alone and within a query, its shares of the peak, and the verdict."""
+    header = (
+        "Kind",
+        "Shape",
+        "Verdict",
+        "Ops",
+        "ms alone",
+        "GFLOP/s",
+        "% of peak",
+        "ms in query",
+        "% of peak",
+    )
+    return markdown_table(header, (_row(layer) for layer in layers), text_columns=3)
+
+
+_VERDICTS = {None: "", True: "reached", False: "below"}
+
+
+def _row(layer: Layer) -> tuple[str, ...]:
+    return (
+        layer.kind,
+        layer.shape,
+        _VERDICTS[layer.reaches_target],
+        str(layer.count),
+        f"{layer.alone_ms:.3f}",
+        f"{layer.flops / layer.alone_ms / 1e6:.1f}",
+        f"{100 * layer.share_alone:.1f}",
+        f"{layer.in_query_ms:.3f}",
+        f"{100 * layer.share_in_query:.1f}",
+    )

@@ -24,7 +24,7 @@ from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
 from vla_simd_ros.benchmarks.statistics import Comparison, Summary, compare, summarize
 
 if TYPE_CHECKING:
-    from vla_simd_ros.fidelity.observations import RawObservation
+    from vla_simd_ros.inference import Observation
 
 Say = Callable[[str], None]
 
@@ -93,7 +93,7 @@ def check_options(options: Options) -> None:
 
 def run_bench(
     options: Options,
-    observations: Sequence[RawObservation],
+    observations: Sequence[Observation],
     say: Say,
     registry: Mapping[str, RunnerSpec] = RUNNERS,
 ) -> BenchResult:
@@ -130,7 +130,7 @@ def run_bench(
 
 def _start(
     options: Options,
-    observations: Sequence[RawObservation],
+    observations: Sequence[Observation],
     say: Say,
     registry: Mapping[str, RunnerSpec],
     stack: ExitStack,
@@ -151,7 +151,7 @@ def _start(
 def _check(
     options: Options,
     runners: Mapping[str, ChildRunner],
-    observations: Sequence[RawObservation],
+    observations: Sequence[Observation],
     say: Say,
     registry: Mapping[str, RunnerSpec],
 ) -> dict[str, float]:

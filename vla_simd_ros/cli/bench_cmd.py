@@ -109,7 +109,7 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     observations = random_observations(checkpoint, _OBSERVATIONS, _SEED)
     context = Context(
         policy=checkpoint.type,
-        cameras={name: "x".join(map(str, feature.shape)) for name, feature in checkpoint.cameras.items()},
+        cameras={name: "x".join(map(str, feature.shape[1:])) for name, feature in checkpoint.cameras.items()},
         checkpoint=describe_checkpoint(Path(args.checkpoint)),
         observations=f"{_OBSERVATIONS} random ones of seed {_SEED}, in turn",
         machine=machine,

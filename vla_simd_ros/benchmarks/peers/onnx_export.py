@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ def onnx_model(query: QueryProgram, runner: str) -> Iterator[Path]:
     """A file with the model; it goes with the context."""
     torch = require("torch", runner)
     require("onnxscript", runner)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of what is not installed
     with tempfile.TemporaryDirectory(prefix="vla_simd_bench_") as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's notes on its own internals
+        warnings.simplefilter("ignore")  # and of its own internals
         path = Path(folder) / "query.onnx"
         torch.onnx.export(
             query.module,

@@ -12,7 +12,7 @@ from vla_simd_ros.benchmarks.peers.onnx_export import OUTPUT, onnx_model
 from vla_simd_ros.benchmarks.peers.query_program import load_query_program
 
 if TYPE_CHECKING:
-    from vla_simd_ros.fidelity.observations import RawObservation
+    from vla_simd_ros.inference import Observation
 
 
 class OnnxRuntimeBackend:
@@ -30,7 +30,7 @@ class OnnxRuntimeBackend:
             self._session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self.details = {"onnxruntime": runtime.__version__, "threads": str(setup.threads)}
 
-    def query(self, observation: RawObservation) -> npt.NDArray[np.float32]:
+    def query(self, observation: Observation) -> npt.NDArray[np.float32]:
         values = self._program.arguments(observation)
         feeds = dict(zip(self._program.argument_names, values, strict=True))
         actions: npt.NDArray[np.float32] = self._session.run([OUTPUT], feeds)[0]

@@ -12,7 +12,7 @@ from vla_simd_ros.benchmarks.peers.onnx_export import onnx_model
 from vla_simd_ros.benchmarks.peers.query_program import load_query_program
 
 if TYPE_CHECKING:
-    from vla_simd_ros.fidelity.observations import RawObservation
+    from vla_simd_ros.inference import Observation
 
 
 class OpenVinoBackend:
@@ -33,7 +33,7 @@ class OpenVinoBackend:
         self._request = compiled.create_infer_request()
         self.details = {"openvino": openvino.__version__, "threads": str(setup.threads)}
 
-    def query(self, observation: RawObservation) -> npt.NDArray[np.float32]:
+    def query(self, observation: Observation) -> npt.NDArray[np.float32]:
         results = self._request.infer(self._program.arguments(observation), share_inputs=True)
         actions: npt.NDArray[np.float32] = results[0]
         return actions

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vla_simd_ros.benchmarks.backend import BenchmarkError, Setup, require
-from vla_simd_ros.benchmarks.inputs import query_inputs
 from vla_simd_ros.checkpoints import load_checkpoint
-from vla_simd_ros.fidelity.programs import compile_policy
+from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.graph.ir import Array, Lifetime
-from vla_simd_ros.policies.registry import define_policy
-
-if TYPE_CHECKING:
-    from vla_simd_ros.fidelity.observations import RawObservation
+from vla_simd_ros.inference import Observation, observation_inputs
+from vla_simd_ros.policies.base import PolicySpec
 
 
 @dataclass(frozen=True)
@@ -28,14 +25,15 @@ class QueryProgram:
     the right shapes, for tracing.
     """
 
+    spec: PolicySpec
     module: Any
     names: tuple[str, ...]
     cached: tuple[Array, ...]
     examples: tuple[Array, ...]
 
-    def arguments(self, observation: RawObservation) -> list[Array]:
+    def arguments(self, observation: Observation) -> list[Array]:
         """The values of one observation, then the cached ones."""
-        values = query_inputs(observation)
+        values = observation_inputs(self.spec, observation)
         return [*(values[name] for name in self.names), *self.cached]
 
     @property
@@ -53,16 +51,17 @@ def load_query_program(setup: Setup, runner: str) -> QueryProgram:
     require("torch", runner)
     from vla_simd_ros.executors.torch_executor import TorchExecutor, torch_module
 
-    checkpoint = load_checkpoint(setup.checkpoint)
-    compiled, ids = compile_policy(checkpoint, define_policy(checkpoint), setup.instruction)
+    policy = instruct(load_checkpoint(setup.checkpoint), setup.instruction)
+    compiled, ids = policy.compiled, policy.token_ids
     if compiled.programs[Lifetime.STEP].ops:
-        raise BenchmarkError(f"policy '{checkpoint.type}' has solver steps, expected one program per query")
+        raise BenchmarkError(f"policy '{policy.spec.type}' has solver steps, expected one program per query")
     executable = TorchExecutor().load(compiled)
     executable.run(Lifetime.EPISODE, {} if ids is None else {"token_ids": ids})
     program = compiled.programs[Lifetime.QUERY]
     cached = tuple(executable.tensor(tensor) for tensor in program.uses)
     zeros = (np.zeros(tensor.shape, tensor.dtype.numpy) for tensor in program.inputs.values())
     return QueryProgram(
+        spec=policy.spec,
         module=torch_module(program, compiled.constants).eval(),
         names=tuple(program.inputs),
         cached=cached,

@@ -12,7 +12,7 @@ from vla_simd_ros.benchmarks.backend import Setup, require
 from vla_simd_ros.benchmarks.peers.query_program import load_query_program
 
 if TYPE_CHECKING:
-    from vla_simd_ros.fidelity.observations import RawObservation
+    from vla_simd_ros.inference import Observation
 
 
 class _TorchBackend:
@@ -29,7 +29,7 @@ class _TorchBackend:
     def _prepare(self, module: Any) -> Callable[..., Any]:
         raise NotImplementedError
 
-    def query(self, observation: RawObservation) -> npt.NDArray[np.float32]:
+    def query(self, observation: Observation) -> npt.NDArray[np.float32]:
         arguments = [self._torch.from_numpy(value) for value in self._program.arguments(observation)]
         with self._torch.no_grad():
             actions: npt.NDArray[np.float32] = self._call(*arguments)[0].numpy()

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vla_simd_ros.benchmarks.op_times import product_flops, program_of, shape_text
+from vla_simd_ros.executors.reference_executor import ReferenceExecutor
+from vla_simd_ros.graph.builder import Builder
+from vla_simd_ros.graph.compile import compile_graph
+from vla_simd_ros.graph.fold_cache import FoldCache
+from vla_simd_ros.graph.ir import DType, Lifetime, Op
+from vla_simd_ros.graph.programs import CompiledPolicy
+
+RNG = np.random.default_rng(0)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> CompiledPolicy:
+    b = Builder()
+    image = b.input("image", (9, 8, 3), DType.F32, Lifetime.QUERY)
+    features = b.conv2d(image, b.constant("filter", weights(4, 3, 3, 3)), stride=2, padding=1, name="conv")
+    tokens = b.reshape(features, (20, 4), name="tokens")
+    q = b.linear(tokens, b.constant("wq", weights(8, 4)), b.constant("bq", weights(8)), name="q")
+    mixed = b.attention(q, q, q, heads=2, kv_heads=2, scale=0.5, name="mixed")
+    b.output("action", b.add(mixed, q, name="action"))
+    return compile_graph(b.graph(), FoldCache())
+
+
+def op_of(compiled: CompiledPolicy, kind: str) -> Op:
+    return next(op for op in compiled.programs[Lifetime.QUERY].ops if op.kind == kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "flops"),
+    [
+        ("linear", "20x4x8", 2 * 20 * 4 * 8),
+        ("conv2d", "9x8x3 3x3/2 4", 2 * (5 * 4 * 4) * (3 * 3 * 3)),
+        ("attention", "20x20 2 heads of 4", 4 * 20 * 20 * 8),
+        ("binary", "20x8", 20 * 8),
+    ],
+)
+def test_shape_and_work(compiled: CompiledPolicy, kind: str, shape: str, flops: int) -> None:
+    op = op_of(compiled, kind)
+    assert shape_text(op) == shape
+    assert product_flops(op) == flops
+
+
+def test_an_operation_alone_computes_what_it_did_in_the_program(compiled: CompiledPolicy) -> None:
+    op = op_of(compiled, "linear")
+    single = program_of(op, compiled)
+    x = weights(20, 4)
+    executable = ReferenceExecutor().load(single)
+    (y,) = executable.run(Lifetime.QUERY, {op.inputs[0].name: x}).values()
+    weight, bias = (compiled.constants[tensor] for tensor in op.inputs[1:3])
+    np.testing.assert_allclose(y, x.astype(np.float64) @ weight.T + bias, rtol=1e-12)
