@@ -1,6 +1,7 @@
 // Attention over blocks of keys: a tile of queries meets one block after another, keeping for each query
 // the largest score so far, the sum of the exponentials and the weighted sum of V, all relative to that
-// score. Scores live in a scratch block of one tile's rows, never in memory proper.
+// score. Scores live in a scratch block of one tile's rows, never in memory proper, and are kept as powers
+// of two: what e is raised to, times log2(e).
 #include "kernels/math.hpp"
 #include "kernels/pack.hpp"
 #include "kernels/table.hpp"
@@ -9,6 +10,7 @@ namespace vla::VLA_ISA {
 namespace {
 
 constexpr int64_t kMostKeys = 256;  // in one block
+constexpr float kLog2E = 1.44269504f;
 
 // K is packed as panels of keys, V as panels of head columns.
 VLA_INLINE int64_t packed_k_size(const AttentionArgs& a) { return packed_size(a.keys, a.head_dim); }
@@ -60,60 +62,63 @@ void compute_scores(QueryTile& t, int64_t first_key, int64_t keys) {
 
 // Adds the bias and returns the largest score.
 float biased_max(float* s, const float* bias, int64_t keys) {
-  Vec m = splat(-__builtin_inff());
-  int64_t j = 0;
-  for (; j + Vec::kWidth <= keys; j += Vec::kWidth) {
-    if (bias) store(s + j, load(s + j) + load(bias + j));
-    m = max(m, load(s + j));
+  Vec m0 = splat(-__builtin_inff()), m1 = m0;
+  if (bias) {
+    const Vec to_log2 = splat(kLog2E);
+    over_columns(keys, [&](int64_t j, auto part) { store(s + j, fma(load(bias + j, part), to_log2, load(s + j))); });
   }
-  float largest = max_lane(m);
+  int64_t j = 0;
+  for (; j + 2 * Vec::kWidth <= keys; j += 2 * Vec::kWidth) {
+    m0 = max(m0, load(s + j));
+    m1 = max(m1, load(s + j + Vec::kWidth));
+  }
+  float largest = max_lane(max(m0, m1));
   for (; j < keys; ++j) {
-    if (bias) s[j] += bias[j];
     if (!(s[j] <= largest)) largest = s[j];
   }
   return largest;
 }
 
-// Replaces scores by exp(score - largest) and returns their sum.
+// Replaces scores by 2^(score - largest) and returns their sum.
 float exponentials(float* s, float largest, int64_t keys) {
   const Vec m = splat(largest);
   Vec sum0 = zero(), sum1 = zero();
   int64_t j = 0;
   for (; j + 2 * Vec::kWidth <= keys; j += 2 * Vec::kWidth) {
-    const Vec e0 = exp(load(s + j) - m), e1 = exp(load(s + j + Vec::kWidth) - m);
+    const Vec e0 = exp2_of_negative(load(s + j) - m), e1 = exp2_of_negative(load(s + j + Vec::kWidth) - m);
     store(s + j, e0);
     store(s + j + Vec::kWidth, e1);
     sum0 = sum0 + e0;
     sum1 = sum1 + e1;
   }
   for (; j < keys; j += Vec::kWidth) {
-    const int64_t n = min_of(Vec::kWidth, keys - j);
-    const Vec e = keep_first(exp(load(s + j) - m), n);
+    const Vec e = keep_first(exp2_of_negative(load(s + j) - m), min_of(Vec::kWidth, keys - j));
     store(s + j, e);
     sum0 = sum0 + e;
   }
   return sum(sum0 + sum1);
 }
 
-// Turns a row's scores into weights, and what the row gathered so far to the new largest score.
-void weigh(QueryTile& t, int64_t row, int64_t first_key, int64_t keys) {
-  float* s = t.scores + row * t.scores_ld;
-  const float here = biased_max(s, t.bias ? t.bias + row * t.a.keys + first_key : nullptr, keys);
-  const float before = t.largest[row];
-  // A finite start keeps a row that has met only masked keys (-inf) free of inf - inf.
-  const float largest = here <= before ? before : here;
-  const float sum = exponentials(s, largest, keys);
-  t.largest[row] = largest;
-  if (first_key == 0) {
-    t.total[row] = sum;
-    return;
+// Turns scores into weights, and what each row gathered so far to its new largest score.
+void weigh(QueryTile& t, int64_t first_key, int64_t keys) {
+  float before[kTileRows];
+  for (int64_t r = 0; r < t.rows; ++r) {
+    const float* bias = t.bias ? t.bias + r * t.a.keys + first_key : nullptr;
+    const float here = biased_max(t.scores + r * t.scores_ld, bias, keys);
+    before[r] = t.largest[r];
+    if (!(here <= before[r])) t.largest[r] = here;  // NaN is kept
   }
-  float lanes[Vec::kWidth];
-  const Vec rescale = exp(splat(before - largest));
-  store(lanes, rescale);
-  t.total[row] = t.total[row] * lanes[0] + sum;
-  float* gathered = t.sums + row * t.sums_ld;
-  for (int64_t c = 0; c < t.sums_ld; c += Vec::kWidth) store(gathered + c, load(gathered + c) * rescale);
+  for (int64_t r = 0; r < t.rows; ++r) {
+    const float sum = exponentials(t.scores + r * t.scores_ld, t.largest[r], keys);
+    if (first_key == 0) {
+      t.total[r] = sum;
+      continue;
+    }
+    const Vec rescale = exp2_of_negative(splat(before[r] - t.largest[r]));
+    t.total[r] = first_lane(fma(splat(t.total[r]), rescale, splat(sum)));
+    float* gathered = t.sums + r * t.sums_ld;
+    for (int64_t c = 0; c < t.sums_ld; c += Vec::kWidth) store(gathered + c, load(gathered + c) * rescale);
+  }
 }
 
 void add_values(QueryTile& t, int64_t first_key, int64_t keys) {
@@ -126,14 +131,13 @@ void add_values(QueryTile& t, int64_t first_key, int64_t keys) {
 }
 
 void load_queries(QueryTile& t, const float* q) {
-  const Vec scale = splat(t.a.scale);
+  const Vec scale = splat(t.a.scale * kLog2E);
   const int64_t dim = t.a.head_dim;
   for (int64_t r = 0; r < t.rows; ++r) {
-    for (int64_t c = 0; c < dim; c += Vec::kWidth) {
-      const int64_t n = min_of(Vec::kWidth, dim - c);
-      store_first(t.q + r * dim + c, load_first(q + r * t.a.q_ld + c, n) * scale, n);
-    }
-    t.largest[r] = -__FLT_MAX__;
+    over_columns(dim, [&](int64_t c, auto part) {
+      store(t.q + r * dim + c, load(q + r * t.a.q_ld + c, part) * scale, part);
+    });
+    t.largest[r] = -__FLT_MAX__;  // finite, so that a row that meets only masked keys has no inf - inf
     t.total[r] = 0.0f;
   }
 }
@@ -141,10 +145,9 @@ void load_queries(QueryTile& t, const float* q) {
 void store_result(const QueryTile& t, float* y) {
   for (int64_t r = 0; r < t.rows; ++r) {
     const Vec total = splat(t.total[r]);
-    for (int64_t c = 0; c < t.a.head_dim; c += Vec::kWidth) {
-      store_first(y + r * t.a.y_ld + c, load(t.sums + r * t.sums_ld + c) / total,
-                  min_of(Vec::kWidth, t.a.head_dim - c));
-    }
+    over_columns(t.a.head_dim, [&](int64_t c, auto part) {
+      store(y + r * t.a.y_ld + c, load(t.sums + r * t.sums_ld + c) / total, part);
+    });
   }
 }
 
@@ -186,7 +189,7 @@ void attention(const AttentionArgs& a, int64_t head, Range queries, const float*
     for (int64_t first = 0; first < a.keys; first += block) {
       const int64_t keys = min_of(block, a.keys - first);
       compute_scores(t, first, keys);
-      for (int64_t r = 0; r < t.rows; ++r) weigh(t, r, first, keys);
+      weigh(t, first, keys);
       add_values(t, first, keys);
     }
     store_result(t, a.y + row * a.y_ld + head * a.head_dim);

@@ -30,15 +30,11 @@ int64_t block_rows(const Conv2dArgs& c) {
 }
 
 void copy(const float* from, int64_t count, float* to) {
-  int64_t i = 0;
-  for (; i + Vec::kWidth <= count; i += Vec::kWidth) store(to + i, load(from + i));
-  store_first(to + i, load_first(from + i, count - i), count - i);
+  over_columns(count, [&](int64_t i, auto part) { store(to + i, load(from + i, part), part); });
 }
 
 void clear(float* to, int64_t count) {
-  int64_t i = 0;
-  for (; i + Vec::kWidth <= count; i += Vec::kWidth) store(to + i, zero());
-  store_first(to + i, zero(), count - i);
+  over_columns(count, [&](int64_t i, auto part) { store(to + i, zero(), part); });
 }
 
 Strip make_strip(const Conv2dArgs& c, int64_t out_row, int64_t out_rows, float* scratch) {
@@ -89,7 +85,8 @@ void panel_part(const Block& b, const Part& part, int64_t panel) {
   t.accumulate = part.first_k > 0;
   const bool last = part.first_k + depth == k;
   clear_epilogue(t);
-  t.upcoming = t.b + k * kTileCols;
+  const float* next = next_part(c.packed, k, b.panels, panel, part.first_k, depth);
+  int64_t tiles_done = 0;
   for (int64_t pixel = b.pixels.begin; pixel < b.pixels.end;) {
     const int64_t row = pixel / c.out_w, x0 = pixel - row * c.out_w;
     const EvenShares tiles(min_of(b.pixels.end, (row + 1) * c.out_w) - pixel, kTileRows);
@@ -97,9 +94,9 @@ void panel_part(const Block& b, const Part& part, int64_t panel) {
     for (int64_t i = 0; i < tiles.shares; ++i) {
       const int64_t size = tiles.size(i);
       t.y = c.y + pixel * c.y_ld + col;
+      t.upcoming = upcoming_for(tiles_done++, next, depth, t.b);
       if (last) set_epilogue(t, c.epilogue, pixel, col);
       run_tile(size, t);
-      t.upcoming += depth * 4;
       t.a += size * t.a_ld;
       pixel += size;
     }

@@ -23,10 +23,7 @@ void embedding(const float* table, int64_t cols, const int32_t* ids, float* y, i
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const float* from = table + static_cast<int64_t>(ids[row]) * cols;
     float* to = y + row * y_ld;
-    for (int64_t c = 0; c < cols; c += Vec::kWidth) {
-      const int64_t n = min_of(Vec::kWidth, cols - c);
-      store_first(to + c, load_first(from + c, n), n);
-    }
+    over_columns(cols, [&](int64_t c, auto part) { store(to + c, load(from + c, part), part); });
   }
 }
 

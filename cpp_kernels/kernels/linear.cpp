@@ -8,8 +8,8 @@ namespace {
 // stay in the second-level cache for all panels.
 constexpr int64_t kBlockRows = 12 * kTileRows;
 
-// Products of rows [first, first + count) with one panel over [k0, k0 + depth).
-void panel_part(const LinearArgs& g, int64_t first, int64_t count, int64_t panel, int64_t k0, int64_t depth) {
+// Products of `rows` with one panel over [k0, k0 + depth).
+void panel_part(const LinearArgs& g, Range rows, Range panels, int64_t panel, int64_t k0, int64_t depth) {
   const int64_t col = panel * kTileCols;
   TileArgs t;
   t.a_ld = g.x_ld;
@@ -22,14 +22,14 @@ void panel_part(const LinearArgs& g, int64_t first, int64_t count, int64_t panel
   t.accumulate = k0 > 0;
   const bool last = k0 + depth == g.k;
   clear_epilogue(t);
-  const EvenShares tiles(count, kTileRows);
-  t.upcoming = t.b + g.k * kTileCols;
-  for (int64_t i = 0, row = first; i < tiles.shares; row += tiles.size(i), ++i) {
+  const float* next = next_part(g.packed, g.k, panels, panel, k0, depth);
+  const EvenShares tiles(rows.end - rows.begin, kTileRows);
+  for (int64_t i = 0, row = rows.begin; i < tiles.shares; row += tiles.size(i), ++i) {
     t.a = g.x + row * g.x_ld + k0;
     t.y = g.y + row * g.y_ld + col;
+    t.upcoming = upcoming_for(i, next, depth, t.b);
     if (last) set_epilogue(t, g.epilogue, row, col);
     run_tile(tiles.size(i), t);
-    t.upcoming += depth * 4;
   }
 }
 
@@ -41,7 +41,7 @@ void linear(const LinearArgs& g, Range rows, Range panels) {
   for (int64_t i = 0, row = rows.begin; i < blocks.shares; row += blocks.size(i), ++i) {
     for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
       for (int64_t p = panels.begin; p < panels.end; ++p) {
-        panel_part(g, row, blocks.size(i), p, k0, min_of(depth, g.k - k0));
+        panel_part(g, {row, row + blocks.size(i)}, panels, p, k0, min_of(depth, g.k - k0));
       }
     }
   }

@@ -23,6 +23,20 @@ VLA_INLINE Vec exp(Vec x) {
   return select(less(x, lowest), zero(), e * power_of_two(n));
 }
 
+// 2^x for x <= 0, and exactly zero below -126.5. NaN stays NaN.
+VLA_INLINE Vec exp2_of_negative(Vec x) {
+  const Vec clamped = max(splat(-127.0f), x);
+  const Vec n = round_to_even(clamped);
+  const Vec r = clamped - n;
+  Vec p = splat(0x1.41fbbap-13f);  // (2^r - 1) / r on |r| <= 1/2, relative to 2^r within 2e-9
+  p = fma(p, r, splat(0x1.5f3e54p-10f));
+  p = fma(p, r, splat(0x1.3b2d4cp-7f));
+  p = fma(p, r, splat(0x1.c6aee8p-5f));
+  p = fma(p, r, splat(0x1.ebfbdcp-3f));
+  p = fma(p, r, splat(0x1.62e430p-1f));
+  return fma(p, r, splat(1.0f)) * power_of_two(n);
+}
+
 // Within 2e-7 everywhere.
 VLA_INLINE Vec erf(Vec x) {
   const Vec a = abs(x);

@@ -7,14 +7,12 @@ struct Window {
   Range rows, cols;  // of the input, clipped to the image
 };
 
-// Channels [c, c + Vec::kWidth), of which n are there.
-VLA_INLINE Vec window_max(const MaxPool2dArgs& a, const Window& w, int64_t c, int64_t n) {
+template <typename Part>
+VLA_INLINE Vec window_max(const MaxPool2dArgs& a, const Window& w, int64_t channel, Part part) {
   Vec m = splat(-__builtin_inff());
   for (int64_t y = w.rows.begin; y < w.rows.end; ++y) {
-    const float* p = a.x + (y * a.in_w + w.cols.begin) * a.channels + c;
-    for (int64_t x = w.cols.begin; x < w.cols.end; ++x, p += a.channels) {
-      m = max(m, n == Vec::kWidth ? load(p) : load_first(p, n));
-    }
+    const float* p = a.x + (y * a.in_w + w.cols.begin) * a.channels + channel;
+    for (int64_t x = w.cols.begin; x < w.cols.end; ++x, p += a.channels) m = max(m, load(p, part));
   }
   return m;
 }
@@ -32,10 +30,7 @@ void max_pool2d(const MaxPool2dArgs& a, Range out_rows) {
       const Window w = {clipped(oy, a.stride, a.padding, a.kernel, a.in_h),
                         clipped(ox, a.stride, a.padding, a.kernel, a.in_w)};
       float* y = a.y + (oy * a.out_w + ox) * a.channels;
-      int64_t c = 0;
-      for (; c + Vec::kWidth <= a.channels; c += Vec::kWidth) store(y + c, window_max(a, w, c, Vec::kWidth));
-      const int64_t left = a.channels - c;
-      if (left > 0) store_first(y + c, window_max(a, w, c, left), left);
+      over_columns(a.channels, [&](int64_t c, auto part) { store(y + c, window_max(a, w, c, part), part); });
     }
   }
 }

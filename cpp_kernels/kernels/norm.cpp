@@ -12,10 +12,7 @@ VLA_INLINE float row_sum(const float* x, int64_t cols, F f) {
     s0 = s0 + f(load(x + c));
     s1 = s1 + f(load(x + c + Vec::kWidth));
   }
-  for (; c < cols; c += Vec::kWidth) {
-    const int64_t n = min_of(Vec::kWidth, cols - c);
-    s0 = s0 + keep_first(f(load_first(x + c, n)), n);
-  }
+  over_columns(cols - c, [&](int64_t i, auto part) { s0 = s0 + keep(f(load(x + c + i, part)), part); });
   return sum(s0 + s1);
 }
 
@@ -24,13 +21,12 @@ void write_row(const NormArgs& a, int64_t row, float mean, float scale) {
   const float* x = a.x + row * a.x_ld;
   float* y = a.y + row * a.y_ld;
   const Vec m = splat(mean), s = splat(scale);
-  for (int64_t c = 0; c < a.cols; c += Vec::kWidth) {
-    const int64_t n = min_of(Vec::kWidth, a.cols - c);
-    Vec v = (load_first(x + c, n) - m) * s;
-    if (a.weight) v = v * load_first(a.weight + c, n);
-    if (a.bias) v = v + load_first(a.bias + c, n);
-    store_first(y + c, v, n);
-  }
+  over_columns(a.cols, [&](int64_t c, auto part) {
+    Vec v = (load(x + c, part) - m) * s;
+    if (a.weight) v = v * load(a.weight + c, part);
+    if (a.bias) v = v + load(a.bias + c, part);
+    store(y + c, v, part);
+  });
 }
 
 }  // namespace
@@ -56,12 +52,12 @@ void rms_norm(const NormArgs& a, Range rows) {
 
 void mean_rows(const float* x, int64_t x_ld, int64_t rows, float* y, Range cols) {
   const Vec count = splat(static_cast<float>(rows));
-  for (int64_t c = cols.begin; c < cols.end; c += Vec::kWidth) {
-    const int64_t n = min_of(Vec::kWidth, cols.end - c);
+  over_columns(cols.end - cols.begin, [&](int64_t c, auto part) {
+    const float* first = x + cols.begin + c;
     Vec total = zero();
-    for (int64_t r = 0; r < rows; ++r) total = total + load_first(x + r * x_ld + c, n);
-    store_first(y + c, total / count, n);
-  }
+    for (int64_t r = 0; r < rows; ++r) total = total + load(first + r * x_ld, part);
+    store(y + cols.begin + c, total / count, part);
+  });
 }
 
 }  // namespace vla::VLA_ISA

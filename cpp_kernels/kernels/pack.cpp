@@ -11,21 +11,23 @@ void pack_transposed(const float* w, int64_t w_ld, int64_t rows, int64_t k, floa
     const int64_t here = max_of(0, min_of(kWidth, rows - j0));
     const float* from = w + j0 * w_ld;
     float* to = panel + j0;
+    int64_t done = 0;  // of k
     if (here == kWidth) {
-      for (int64_t i = 0; i < whole_k; i += kWidth) transpose(from + i, w_ld, to + i * kTileCols, kTileCols);
+      for (; done < whole_k; done += kWidth) transpose(from + done, w_ld, to + done * kTileCols, kTileCols);
+    } else {
+      for (int64_t i = 0; i < k; ++i) store(to + i * kTileCols, zero());
     }
-    for (int64_t i = here == kWidth ? whole_k : 0; i < k; ++i) {
-      for (int64_t j = 0; j < kWidth; ++j) to[i * kTileCols + j] = j < here ? from[j * w_ld + i] : 0.0f;
+    for (int64_t j = 0; j < here; ++j) {
+      for (int64_t i = done; i < k; ++i) to[i * kTileCols + j] = from[j * w_ld + i];
     }
   }
 }
 
 void pack_straight(const float* w, int64_t w_ld, int64_t cols, int64_t k, float* panel) {
   for (int64_t i = 0; i < k; ++i) {
-    for (int64_t j = 0; j < kTileCols; j += Vec::kWidth) {
-      const int64_t here = max_of(0, min_of(Vec::kWidth, cols - j));
-      store(panel + i * kTileCols + j, here > 0 ? load_first(w + i * w_ld + j, here) : zero());
-    }
+    float* to = panel + i * kTileCols;
+    over_columns(cols, [&](int64_t j, auto part) { store(to + j, load(w + i * w_ld + j, part)); });
+    for (int64_t j = round_up(cols, Vec::kWidth); j < kTileCols; j += Vec::kWidth) store(to + j, zero());
   }
 }
 

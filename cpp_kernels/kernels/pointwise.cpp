@@ -10,10 +10,7 @@ VLA_INLINE void binary_rows(const BinaryArgs& a, Range rows, F f) {
     const float* p = a.a + row * a.a_ld;
     const float* q = a.b + row * a.b_ld;
     float* y = a.y + row * a.y_ld;
-    int64_t c = 0;
-    for (; c + Vec::kWidth <= a.cols; c += Vec::kWidth) store(y + c, f(load(p + c), load(q + c)));
-    const int64_t n = a.cols - c;
-    if (n > 0) store_first(y + c, f(load_first(p + c, n), load_first(q + c, n)), n);
+    over_columns(a.cols, [&](int64_t c, auto part) { store(y + c, f(load(p + c, part), load(q + c, part)), part); });
   }
 }
 
@@ -22,12 +19,11 @@ void pointwise_rows(const PointwiseArgs& a, Range rows) {
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const float* x = a.x + row * a.x_ld;
     float* y = a.y + row * a.y_ld;
-    for (int64_t c = 0; c < a.cols; c += Vec::kWidth) {
-      const int64_t n = min_of(Vec::kWidth, a.cols - c);
-      Vec v = activate(load_first(x + c, n), kActivation);
-      if (a.gamma) v = fma(v, load_first(a.gamma + c, n) + splat(1.0f), load_first(a.beta + c, n));
-      store_first(y + c, v, n);
-    }
+    over_columns(a.cols, [&](int64_t c, auto part) {
+      Vec v = activate(load(x + c, part), kActivation);
+      if (a.gamma) v = fma(v, load(a.gamma + c, part) + splat(1.0f), load(a.beta + c, part));
+      store(y + c, v, part);
+    });
   }
 }
 

@@ -112,17 +112,16 @@ struct Rows<0> {
 // What follows the product, for tiles that are narrow or have a costly activation.
 __attribute__((noinline)) void finish_in_memory(const float* sums, int64_t rows, const TileArgs& t) {
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < t.cols; c += Vec::kWidth) {
-      const int64_t n = min_of(Vec::kWidth, t.cols - c);
+    over_columns(t.cols, [&](int64_t c, auto part) {
       float* y = t.y + r * t.y_ld + c;
       Vec v = load(sums + r * kTileCols + c);
-      if (t.accumulate) v = v + load_first(y, n);
-      if (t.bias) v = v + load_first(t.bias + c, n);
-      if (t.residual) v = v + load_first(t.residual + r * t.residual_ld + c, n);
+      if (t.accumulate) v = v + load(y, part);
+      if (t.bias) v = v + load(t.bias + c, part);
+      if (t.residual) v = v + load(t.residual + r * t.residual_ld + c, part);
       v = activate(v, t.activation);
-      if (t.gamma) v = fma(v, load_first(t.gamma + c, n) + splat(1.0f), load_first(t.beta + c, n));
-      store_first(y, v, n);
-    }
+      if (t.gamma) v = fma(v, load(t.gamma + c, part) + splat(1.0f), load(t.beta + c, part));
+      store(y, v, part);
+    });
   }
 }
 

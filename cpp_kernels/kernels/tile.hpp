@@ -11,7 +11,7 @@ constexpr int kTileCols = kTileVecs * Vec::kWidth;
 
 // The longest stretch of k summed in registers before it is added to y: a panel's part of this depth
 // stays in the first-level cache while every tile of rows passes by, and short partial sums round less.
-constexpr int64_t kDepth = 256;
+constexpr int64_t kDepth = 192;
 
 // y[r][0 .. cols) (+)= sum over k of a[r][k] * b[k][0 .. cols), then what follows the product.
 struct TileArgs {
@@ -31,9 +31,23 @@ struct TileArgs {
   Activation activation;
   const float* gamma;
   const float* beta;
-  // What is needed next, fetched towards the second-level cache meanwhile; may be any address.
+  // What is needed next: a line per four k is fetched towards the second-level cache meanwhile.
   const float* upcoming;
 };
+
+// Where a tile's `upcoming` points: the tiles that pass by one part of a panel share the fetching of the part
+// that is used after it, at `next`; those left over fetch what they have.
+VLA_INLINE const float* upcoming_for(int64_t tile, const float* next, int64_t depth, const float* own) {
+  return tile < kTileCols / 4 ? next + tile * 4 * depth : own;
+}
+
+// The part of a panel used after [k0, k0 + depth) of `panel`, where panels are walked within a part of k.
+VLA_INLINE const float* next_part(const float* packed, int64_t k, Range panels, int64_t panel, int64_t k0,
+                                  int64_t depth) {
+  if (panel + 1 < panels.end) return packed + ((panel + 1) * k + k0) * kTileCols;
+  const int64_t after = k0 + depth < k ? k0 + depth : 0;
+  return packed + (panels.begin * k + after) * kTileCols;
+}
 
 // rows is 1 .. kTileRows. An element's value depends neither on rows nor on its place in the tile.
 void run_tile(int64_t rows, const TileArgs& args);

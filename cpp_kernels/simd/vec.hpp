@@ -27,7 +27,27 @@ namespace vla::VLA_ISA {
 
 VLA_INLINE Vec operator-(Vec a) { return zero() - a; }
 
-VLA_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+// A whole vector, or its first n values: partial loads and stores are slow enough on some processors to be
+// kept to the ends of rows, where nothing past the end may be touched.
+struct Whole {};
+struct First {
+  int64_t n;
+};
+VLA_INLINE Vec load(const float* p, Whole) { return load(p); }
+VLA_INLINE Vec load(const float* p, First part) { return load_first(p, part.n); }
+VLA_INLINE void store(float* p, Vec a, Whole) { store(p, a); }
+VLA_INLINE void store(float* p, Vec a, First part) { store_first(p, a, part.n); }
+VLA_INLINE Vec keep(Vec a, Whole) { return a; }
+VLA_INLINE Vec keep(Vec a, First part) { return keep_first(a, part.n); }
+
+// body(column, Whole or First) for the vectors that cover `columns` values.
+template <typename Body>
+VLA_INLINE void over_columns(int64_t columns, Body body) {
+  int64_t c = 0;
+  for (; c + Vec::kWidth <= columns; c += Vec::kWidth) body(c, Whole{});
+  if (c < columns) body(c, First{columns - c});
+}
+
 VLA_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 VLA_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }
 

@@ -51,11 +51,12 @@ VLA_INLINE Vec select(Mask m, Vec yes, Vec no) { return {_mm256_blendv_ps(no.v, 
 VLA_INLINE Vec round_to_even(Vec a) {
   return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
-// 2^n for integral n in [-126, 127].
+// 2^n for integral n in [-126, 127], and zero for -127.
 VLA_INLINE Vec power_of_two(Vec n) {
   const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127));
   return {_mm256_castsi256_ps(_mm256_slli_epi32(biased, 23))};
 }
+VLA_INLINE float first_lane(Vec a) { return _mm256_cvtss_f32(a.v); }
 VLA_INLINE float sum(Vec a) {
   const __m128 q = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   const __m128 d = _mm_add_ps(q, _mm_movehl_ps(q, q));

@@ -51,11 +51,12 @@ VLA_INLINE Vec select(Mask m, Vec yes, Vec no) { return {_mm512_mask_blend_ps(m.
 VLA_INLINE Vec round_to_even(Vec a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
-// 2^n for integral n in [-126, 127].
+// 2^n for integral n in [-126, 127], and zero for -127.
 VLA_INLINE Vec power_of_two(Vec n) {
   const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23))};
 }
+VLA_INLINE float first_lane(Vec a) { return _mm512_cvtss_f32(a.v); }
 VLA_INLINE float sum(Vec a) { return _mm512_reduce_add_ps(a.v); }
 VLA_INLINE float max_lane(Vec a) { return _mm512_reduce_max_ps(a.v); }
 

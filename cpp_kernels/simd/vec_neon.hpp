@@ -60,11 +60,12 @@ VLA_INLINE Vec with_sign_of(Vec a, Vec b) { return {vbslq_f32(vdupq_n_u32(0x8000
 VLA_INLINE Mask less(Vec a, Vec b) { return {vcltq_f32(a.v, b.v)}; }
 VLA_INLINE Vec select(Mask m, Vec yes, Vec no) { return {vbslq_f32(m.m, yes.v, no.v)}; }
 VLA_INLINE Vec round_to_even(Vec a) { return {vrndnq_f32(a.v)}; }
-// 2^n for integral n in [-126, 127].
+// 2^n for integral n in [-126, 127], and zero for -127.
 VLA_INLINE Vec power_of_two(Vec n) {
   const int32x4_t biased = vaddq_s32(vcvtq_s32_f32(n.v), vdupq_n_s32(127));
   return {vreinterpretq_f32_s32(vshlq_n_s32(biased, 23))};
 }
+VLA_INLINE float first_lane(Vec a) { return vgetq_lane_f32(a.v, 0); }
 VLA_INLINE float sum(Vec a) { return vaddvq_f32(a.v); }
 VLA_INLINE float max_lane(Vec a) { return vmaxvq_f32(a.v); }
 

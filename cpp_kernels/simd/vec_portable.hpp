@@ -78,11 +78,12 @@ VLA_INLINE Vec round_to_even(Vec a) {
   const Vec shift = splat(12582912.0f);
   return (a + shift) - shift;
 }
-// 2^n for integral n in [-126, 127].
+// 2^n for integral n in [-126, 127], and zero for -127.
 VLA_INLINE Vec power_of_two(Vec n) {
   const Int4 whole = __builtin_convertvector(n.v, Int4);
   return {reinterpret_cast<Float4>((whole + Int4{127, 127, 127, 127}) << 23)};
 }
+VLA_INLINE float first_lane(Vec a) { return a.v[0]; }
 VLA_INLINE float sum(Vec a) { return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]); }
 VLA_INLINE float max_lane(Vec a) {
   const float x = a.v[0] > a.v[1] ? a.v[0] : a.v[1], y = a.v[2] > a.v[3] ? a.v[2] : a.v[3];
