@@ -83,7 +83,7 @@ def torch_module(
     """A module that computes the program's outputs, a tuple in the order of ``program.outputs``.
 
     Its arguments are the runtime inputs in the order of ``program.inputs``, then ``program.uses``; each
-    in the graph's layout and dtype (floats in ``dtype``).
+    in the graph's layout and dtype. The results have ``dtype``.
     """
     return ProgramModule(program, constants, tuple(program.outputs.values()), dtype)
 
@@ -115,8 +115,10 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         """The program's results for the arguments."""
         values: dict[Tensor, torch.Tensor] = {t: getattr(self, name) for t, name in self._names.items()}
         for tensor, value in zip(self._arguments, arguments, strict=True):
-            image = len(tensor.shape) == _IMAGE_RANK and tensor.dtype is not DType.U8
-            values[tensor] = _to_image(value) if image else value
+            if tensor.dtype is DType.F32:
+                value = value.to(self._dtype)
+                value = _to_image(value) if _is_image(tensor) else value
+            values[tensor] = value
         for op in self._ops:
             operands = [None if t is None else values[t] for t in op.inputs]
             values[op.output] = _OPERATIONS[op.kind](op, operands, self._dtype)

@@ -71,8 +71,9 @@ _PER_ELEMENT = {
 
 def _epilogue_flops(op: Op) -> int:
     _, _, bias, residual, gamma, _ = op.inputs
-    per_element = (bias is not None) + (residual is not None) + (op.attrs["activation"] != "none")
-    return op.output.size * (per_element + 2 * (gamma is not None))
+    activated = bool(op.attrs["activation"] != "none")
+    per_element = (bias is not None) + (residual is not None) + activated + 2 * (gamma is not None)
+    return op.output.size * per_element
 
 
 def _bytes(op: Op) -> int:

@@ -1,0 +1,175 @@
+"""Every operation against its definition, written as plain loops or by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vla_simd_ros.graph.evaluate import evaluate
+from vla_simd_ros.graph.ir import Array, DType, Lifetime, Tensor
+from vla_simd_ros.graph.operation import make_op
+
+RNG = np.random.default_rng(0)
+
+
+def random(*shape: int) -> Array:
+    return RNG.normal(size=shape)
+
+
+def run(kind: str, *values: Array | None, dtype: Any = np.float64, **attrs: Any) -> Array:
+    """Evaluate one operation on values, which are given to the graph as float32 where they are floats."""
+    types = {"f": DType.F32, "u": DType.U8, "i": DType.I32}
+    inputs = [
+        None if v is None else Tensor("t", v.shape, types[v.dtype.kind], Lifetime.QUERY, "") for v in values
+    ]
+    op = make_op(kind, inputs, attrs, name="y", block="")
+    result = evaluate(op, values, dtype)
+    assert result.shape == op.output.shape
+    return result
+
+
+def test_normalize_image() -> None:
+    x = np.arange(12, dtype=np.uint8).reshape(2, 2, 3) * 21
+    offset, divisor = random(3), np.array([0.5, 2.0, -1.0])
+    np.testing.assert_allclose(run("normalize_image", x, offset, divisor), (x / 255 - offset) / divisor)
+
+
+def test_embedding() -> None:
+    table = random(5, 3)
+    np.testing.assert_array_equal(run("embedding", table, np.array([4, 0, 4], np.int32)), table[[4, 0, 4]])
+
+
+def test_linear_with_its_whole_epilogue() -> None:
+    x, w, bias, residual, gamma, beta = (random(*s) for s in ((3, 4), (2, 4), (2,), (3, 2), (1, 2), (2,)))
+    got = run("linear", x, w, bias, residual, gamma, beta, activation="relu")
+    for i in range(3):
+        for j in range(2):
+            y = max(sum(x[i, k] * w[j, k] for k in range(4)) + bias[j] + residual[i, j], 0)
+            assert got[i, j] == pytest.approx((1 + gamma[0, j]) * y + beta[j])
+
+
+@given(
+    size=st.tuples(st.integers(3, 7), st.integers(3, 7)),
+    kernel=st.integers(1, 3),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 2),
+    dilation=st.integers(1, 2),
+)
+@settings(max_examples=40, deadline=None)
+def test_conv2d(size: tuple[int, int], kernel: int, stride: int, padding: int, dilation: int) -> None:
+    if min(size) + 2 * padding < dilation * (kernel - 1) + 1:
+        return
+    x, w = random(*size, 2), random(3, kernel, kernel, 2)
+    walk = {"stride": stride, "padding": padding, "dilation": dilation}
+    got = run("conv2d", x, w, None, None, None, None, activation="none", **walk)
+    for row, column, channel in np.ndindex(*got.shape):
+        total = 0.0
+        for i, j in np.ndindex(kernel, kernel):
+            y, z = row * stride + i * dilation - padding, column * stride + j * dilation - padding
+            if 0 <= y < size[0] and 0 <= z < size[1]:
+                total += float(x[y, z] @ w[channel, i, j])
+        assert got[row, column, channel] == pytest.approx(total)
+
+
+def test_conv2d_in_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = random(9, 5, 2), random(3, 3, 3, 2)
+    attrs = {"stride": 2, "padding": 1, "dilation": 1, "activation": "none"}
+    whole = run("conv2d", x, w, None, None, None, None, **attrs)
+    monkeypatch.setattr("vla_simd_ros.graph.evaluate._PATCH_BYTES", 1)
+    np.testing.assert_allclose(run("conv2d", x, w, None, None, None, None, **attrs), whole)
+
+
+def test_batch_norm_film_and_arithmetic() -> None:
+    x, w, b, mean = random(2, 3, 4), random(4), random(4), random(4)
+    var = np.array([0.1, 1, 2, 3])
+    expected = (x - mean) / np.sqrt(var + 1e-5) * w + b
+    np.testing.assert_allclose(run("batch_norm", x, w, b, mean, var, eps=1e-5), expected)
+    np.testing.assert_allclose(run("film", x, w, b), (1 + w) * x + b)
+    y = random(2, 3, 4)
+    for op, result in (("add", x + y), ("sub", x - y), ("mul", x * y), ("div", x / y)):
+        np.testing.assert_allclose(run("binary", x, y, op=op), result)
+    np.testing.assert_allclose(run("binary", x, w[None], op="sub"), x - w)
+
+
+def test_max_pool2d_ignores_padding() -> None:
+    x = -1 - np.abs(random(5, 4, 2))
+    got = run("max_pool2d", x, kernel=3, stride=2, padding=1)
+    for row, column in np.ndindex(3, 2):
+        window = x[max(2 * row - 1, 0) : 2 * row + 2, max(2 * column - 1, 0) : 2 * column + 2]
+        np.testing.assert_array_equal(got[row, column], window.max(axis=(0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("fn", "definition"),
+    [
+        ("relu", lambda v: max(v, 0.0)),
+        ("gelu", lambda v: v * 0.5 * math.erfc(-v / math.sqrt(2))),
+        ("gelu_tanh", lambda v: 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))),
+        ("silu", lambda v: v / (1 + math.exp(-v))),
+        ("tanh", math.tanh),
+    ],
+)
+def test_activations(fn: str, definition: Any) -> None:
+    x = np.array([[-700.0, -3.0, -0.5, 0.0, 0.5, 3.0, 700.0]])
+    expected = [[definition(v) for v in x[0]]]
+    np.testing.assert_allclose(run("activation", x, fn=fn), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_norms() -> None:
+    x, w, b = random(3, 5), random(5), random(5)
+    for row, layer, rms in zip(
+        x, run("layer_norm", x, w, b, eps=1e-5), run("rms_norm", x, w, eps=1e-6), strict=True
+    ):
+        variance = sum((v - row.mean()) ** 2 for v in row) / 5
+        np.testing.assert_allclose(layer, (row - row.mean()) / math.sqrt(variance + 1e-5) * w + b)
+        np.testing.assert_allclose(rms, row / math.sqrt(sum(v * v for v in row) / 5 + 1e-6) * w)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(1, 1), (4, 4), (4, 2)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_attention(heads: int, kv_heads: int, biased: bool) -> None:
+    q, k, v = random(3, heads * 2), random(5, kv_heads * 2), random(5, kv_heads * 2)
+    bias = random(heads, 3, 5) if biased else None
+    got = run("attention", q, k, v, bias, heads=heads, kv_heads=kv_heads, scale=0.3)
+    for h in range(heads):
+        shared = h // (heads // kv_heads)
+        for i in range(3):
+            query = q[i, 2 * h : 2 * h + 2]
+            scores = [0.3 * float(query @ k[j, 2 * shared : 2 * shared + 2]) for j in range(5)]
+            if bias is not None:
+                scores = [s + float(bias[h, i, j]) for j, s in enumerate(scores)]
+            weights = [math.exp(s) for s in scores]
+            expected = sum(w * v[j, 2 * shared : 2 * shared + 2] for j, w in enumerate(weights)) / sum(
+                weights
+            )
+            np.testing.assert_allclose(got[i, 2 * h : 2 * h + 2], expected)
+
+
+def test_attention_with_large_scores_does_not_overflow() -> None:
+    q = np.full((1, 2), 1e3)
+    got = run("attention", q, q, random(1, 2), None, heads=1, kv_heads=1, scale=1.0)
+    assert np.isfinite(got).all()
+
+
+def test_moves() -> None:
+    x, y = random(3, 4), random(3, 2)
+    np.testing.assert_array_equal(run("concat", x, y, axis=1), np.hstack([x, y]))
+    np.testing.assert_array_equal(run("slice", x, axis=1, start=1, stop=3), x[:, 1:3])
+    np.testing.assert_array_equal(run("reshape", x, shape=(2, 6)), x.reshape(2, 6))
+    np.testing.assert_allclose(run("mean_rows", x), x.mean(0)[None])
+
+
+def test_everything_is_computed_in_the_type_asked_for() -> None:
+    x, w = random(3, 4), random(2, 4)
+    operands = (x, w, None, None, None, None)
+    assert run("linear", *operands, activation="gelu", dtype=np.float32).dtype == np.float32
+    assert run(
+        "linear", *(v if v is None else v.astype(np.float32) for v in operands), activation="gelu"
+    ).dtype == (np.float64)
+    ids = np.arange(3, dtype=np.int32)
+    assert run("slice", ids, axis=0, start=0, stop=2).dtype == np.int32
