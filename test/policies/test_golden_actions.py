@@ -18,10 +18,8 @@ from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.measure import allowed, distance
-from vla_simd_ros.fidelity.observations import RawObservation
-from vla_simd_ros.fidelity.programs import compile_policy, run_programs
-from vla_simd_ros.graph.programs import CompiledPolicy
-from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
+from vla_simd_ros.inference import Observation
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILES = sorted(GOLDEN.glob("*.npz"))
@@ -32,16 +30,14 @@ FLOAT64_BOUND = 2e-7
 @dataclass(frozen=True)
 class Golden:
     checkpoint: Checkpoint
-    compiled: CompiledPolicy
-    ids: Any
-    observations: list[RawObservation]
+    policy: InstructedPolicy
+    observations: list[Observation]
     single: np.ndarray
     double: np.ndarray
 
     def run(self, executor: Executor) -> np.ndarray:
-        executable = executor.load(self.compiled)
-        actions = [run_programs(executable, self.compiled, self.ids, o)["action"] for o in self.observations]
-        return np.stack(actions)
+        executable = executor.load(self.policy.compiled)
+        return np.stack([self.policy.run(executable, o)["action"] for o in self.observations])
 
 
 @pytest.fixture(scope="module", params=FILES, ids=lambda path: path.stem)
@@ -52,18 +48,16 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     cameras = tuple(Camera(**camera) for camera in recipe["options"].pop("cameras"))
     make_checkpoint(recipe["policy"], folder, Options(cameras=cameras, **recipe["options"]))
     checkpoint = load_checkpoint(folder)
-    compiled, ids = compile_policy(checkpoint, define_policy(checkpoint), recipe["instruction"])
-    yield Golden(
-        checkpoint, compiled, ids, _observations(data), data["actions_float32"], data["actions_float64"]
-    )
+    policy = instruct(checkpoint, recipe["instruction"])
+    yield Golden(checkpoint, policy, _observations(data), data["actions_float32"], data["actions_float64"])
     (folder / "model.safetensors").unlink()
 
 
-def _observations(data: Any) -> list[RawObservation]:
+def _observations(data: Any) -> list[Observation]:
     cameras = [key for key in data if key.startswith("image.")]
     vectors = [data.get(key) for key in ("state", "env_state")]
     return [
-        RawObservation(
+        Observation(
             {key.removeprefix("image."): data[key][index] for key in cameras},
             *(None if vector is None else vector[index] for vector in vectors),
         )

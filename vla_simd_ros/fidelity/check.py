@@ -12,11 +12,10 @@ import numpy.typing as npt
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.fidelity.measure import Distance, allowed, distance
-from vla_simd_ros.fidelity.observations import RawObservation
-from vla_simd_ros.fidelity.programs import compile_policy, run_programs
+from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.fidelity.references import make_reference
 from vla_simd_ros.fidelity.trace import TraceEntry, trace
-from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.inference import Observation, Policy
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +50,7 @@ def compare(
     executor: Executor,
     reference: str,
     instruction: str,
-    observations: list[RawObservation],
+    observations: list[Observation],
     progress: Callable[[str], None],
 ) -> OutputReport:
     """Actions of ``executor`` against those of ``reference``, from raw observations on both sides.
@@ -77,17 +76,15 @@ def compare(
 
 
 def trace_tensors(
-    checkpoint: Checkpoint, executor: Executor, instruction: str, observation: RawObservation
+    checkpoint: Checkpoint, executor: Executor, instruction: str, observation: Observation
 ) -> list[TraceEntry]:
     """Every tensor of one query against the float64 run of the same programs."""
-    compiled, ids = compile_policy(checkpoint, define_policy(checkpoint), instruction)
-    return list(trace(executor, compiled, ids, observation))
+    return list(trace(executor, instruct(checkpoint, instruction), observation))
 
 
 def _predict_with(
-    executor: Executor, checkpoint: Checkpoint, instruction: str, observations: list[RawObservation]
+    executor: Executor, checkpoint: Checkpoint, instruction: str, observations: list[Observation]
 ) -> Array:
-    compiled, ids = compile_policy(checkpoint, define_policy(checkpoint), instruction)
-    executable = executor.load(compiled)
-    actions = [run_programs(executable, compiled, ids, o)["action"] for o in observations]
-    return np.stack(actions)
+    policy = Policy(checkpoint, executor)
+    policy.set_instruction(instruction)
+    return np.stack([policy.query(observation).actions for observation in observations])

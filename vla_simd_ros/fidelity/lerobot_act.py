@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
-from vla_simd_ros.fidelity.observations import RawObservation
+from vla_simd_ros.inference import Observation
 
 Array = npt.NDArray[Any]
 
@@ -22,9 +22,9 @@ _HOW = (
 
 
 class LeRobotAct:
-    """ACT as LeRobot loads it from ``folder``, every weight required, computing in ``dtype``."""
+    """ACT as LeRobot loads it from the checkpoint's folder, every weight required, computing in ``dtype``."""
 
-    def __init__(self, folder: Path, dtype: type[np.floating[Any]]) -> None:
+    def __init__(self, checkpoint: Checkpoint, dtype: type[np.floating[Any]]) -> None:
         try:
             import torch
             from lerobot.policies.act.modeling_act import ACTPolicy
@@ -32,13 +32,15 @@ class LeRobotAct:
         except ImportError as error:
             raise UnavailableReferenceError(f"LeRobot cannot be imported ({error}); {_HOW}") from None
         self._torch = torch
+        self._cameras = checkpoint.cameras
+        folder = str(checkpoint.folder)
         self._dtype = torch.float64 if dtype is np.float64 else torch.float32
         # LeRobot prints while it loads; standard output is for results.
         with contextlib.redirect_stdout(sys.stderr):
-            self._policy = ACTPolicy.from_pretrained(str(folder), strict=True).to(self._dtype)
+            self._policy = ACTPolicy.from_pretrained(folder, strict=True).to(self._dtype)
         self._before, self._after = make_pre_post_processors(
             self._policy.config,
-            pretrained_path=str(folder),
+            pretrained_path=folder,
             preprocessor_overrides={"device_processor": {"device": "cpu"}},
         )
         # LeRobot creates its zero latent in float32 whatever the weights are.
@@ -46,9 +48,9 @@ class LeRobotAct:
             lambda module, inputs: tuple(x.to(module.weight.dtype) for x in inputs)
         )
 
-    def predict(self, observation: RawObservation) -> Array:
+    def predict(self, observation: Observation) -> Array:
         """Actions ``[chunk, A]`` in robot units."""
-        batch = {f"observation.images.{name}": self._frame(x) for name, x in observation.images.items()}
+        batch = {self._cameras[name].name: self._frame(x) for name, x in observation.images.items()}
         for key, values in (
             ("observation.state", observation.state),
             ("observation.environment_state", observation.env_state),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint, Feature, FeatureKind
+from vla_simd_ros.inference import Observation
 
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
@@ -17,28 +16,19 @@ _PATCH = 16
 _NOISE = 24
 
 
-@dataclass(frozen=True)
-class RawObservation:
-    """Images ``[H, W, 3]`` by camera; vectors are None where the policy takes none."""
-
-    images: dict[str, U8]
-    state: F32 | None
-    env_state: F32 | None
-
-
-def random_observations(checkpoint: Checkpoint, count: int, seed: int) -> list[RawObservation]:
+def random_observations(checkpoint: Checkpoint, count: int, seed: int) -> list[Observation]:
     """``count`` observations within the range that the checkpoint's statistics describe."""
     return [_observation(checkpoint, np.random.default_rng([seed, index])) for index in range(count)]
 
 
-def _observation(checkpoint: Checkpoint, rng: np.random.Generator) -> RawObservation:
+def _observation(checkpoint: Checkpoint, rng: np.random.Generator) -> Observation:
     images = {name: _frame(feature, rng) for name, feature in checkpoint.cameras.items()}
     vectors = {
         feature.kind: _vector(checkpoint, feature, rng)
         for feature in checkpoint.features_in.values()
         if feature.kind in (FeatureKind.STATE, FeatureKind.ENV)
     }
-    return RawObservation(images, vectors.get(FeatureKind.STATE), vectors.get(FeatureKind.ENV))
+    return Observation(images, vectors.get(FeatureKind.STATE), vectors.get(FeatureKind.ENV))
 
 
 def _frame(feature: Feature, rng: np.random.Generator) -> U8:

@@ -12,12 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
-from vla_simd_ros.executors.base import Executable
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
-from vla_simd_ros.fidelity.observations import RawObservation
-from vla_simd_ros.fidelity.programs import compile_policy, run_programs
-from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.fidelity.programs import instruct
+from vla_simd_ros.inference import Observation
 
 Array = npt.NDArray[Any]
 LEROBOT, TORCH, FLOAT64 = "lerobot", "torch", "float64"
@@ -27,7 +25,7 @@ REFERENCES = (LEROBOT, TORCH, FLOAT64)
 class Reference(Protocol):
     """A policy's reference implementation at one precision."""
 
-    def predict(self, observation: RawObservation) -> Array:
+    def predict(self, observation: Observation) -> Array:
         """Actions ``[chunk, A]`` in robot units, in the reference's precision."""
         ...
 
@@ -36,11 +34,11 @@ class _Numpy:
     """The package's own graph in numpy: checks the kernels, not the description of the network."""
 
     def __init__(self, checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]]) -> None:
-        self._compiled, self._ids = compile_policy(checkpoint, define_policy(checkpoint), instruction)
-        self._executable: Executable = ReferenceExecutor(dtype).load(self._compiled)
+        self._policy = instruct(checkpoint, instruction)
+        self._executable = ReferenceExecutor(dtype).load(self._policy.compiled)
 
-    def predict(self, observation: RawObservation) -> Array:
-        return run_programs(self._executable, self._compiled, self._ids, observation)["action"]
+    def predict(self, observation: Observation) -> Array:
+        return self._policy.run(self._executable, observation)["action"]
 
 
 class _Impact:
@@ -52,7 +50,7 @@ class _Impact:
         self._instruction = instruction
         self._predictor = ImpactPredictor(checkpoint, torch.float64 if dtype is np.float64 else torch.float32)
 
-    def predict(self, observation: RawObservation) -> Array:
+    def predict(self, observation: Observation) -> Array:
         observed = (observation.images, observation.state, observation.env_state)
         actions: Array = self._predictor.predict(*observed, self._instruction)
         return actions
@@ -81,7 +79,7 @@ def references_for(policy: str) -> Sequence[str]:
 def _lerobot(checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]]) -> Reference:
     from vla_simd_ros.fidelity.lerobot_act import LeRobotAct
 
-    return LeRobotAct(checkpoint.folder, dtype)
+    return LeRobotAct(checkpoint, dtype)
 
 
 _INDEPENDENT = {"act": (LEROBOT,), "impact": (TORCH,)}

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vla_simd_ros.checkpoints.synthesis import Options, make_checkpoint
+from vla_simd_ros.cli.__main__ import main
+from vla_simd_ros.fidelity import check
+
+SMALL = {
+    "dim_model": 16,
+    "heads": 2,
+    "feedforward": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "chunk_size": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("check") / "act"
+    make_checkpoint("act", folder, Options(seed=3, cameras=(), env_state_dim=3, sizes=SMALL))
+    return folder
+
+
+def test_passes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "result.json"
+    assert (
+        main(["check", str(folder), "--reference", "float64", "--observations", "3", "--json", str(file)])
+        == 0
+    )
+
+    out = capsys.readouterr().out
+    assert "against float64" in out
+    assert "pass: bound on max abs / largest is 2.000e-06" in out
+    result = json.loads(file.read_text())
+    assert result["passed"]
+    assert result["first_departure"] is None
+    (output,) = result["outputs"]
+    assert output["shape"] == [4, 6]
+    assert 0 < output["error_float64"]["relative"] <= output["bound"]
+
+
+def test_trace_lists_the_tensors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["check", str(folder), "--reference", "float64", "--observations", "1", "--trace"]
+    assert main(arguments) == 0
+
+    out = capsys.readouterr().out
+    assert "encoder.0.self_attn" in out
+    assert "no tensor departs" in out
+
+
+def test_a_wrong_reference_fails_and_exits_with_1(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Wrong:
+        def __init__(self, *args: object) -> None:
+            self._inner = make_reference(*args)  # type: ignore[arg-type]
+
+        def predict(self, observation: object) -> np.ndarray:
+            return self._inner.predict(observation) * 1.001  # type: ignore[arg-type]
+
+    make_reference = check.make_reference
+    monkeypatch.setattr(check, "make_reference", Wrong)
+    file = tmp_path / "result.json"
+    assert main(["check", str(folder), "--reference", "float64", "--json", str(file)]) == 1
+
+    out = capsys.readouterr().out
+    assert "FAIL" in out
+    # The engine is right, so that no tensor of its own programs is to blame.
+    assert "no tensor departs" in out
+    assert not json.loads(file.read_text())["passed"]
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "x"])
+def test_number_of_observations(folder: Path, capsys: pytest.CaptureFixture[str], count: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", str(folder), f"--observations={count}"])
+
+    assert "expected 1 or more" in capsys.readouterr().err
+
+
+def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path / "absent")]) == 2
+    assert capsys.readouterr().err.endswith("absent: no such folder\n")
+
+
+def test_reference_of_another_policy(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(folder), "--reference", "torch"]) == 2
+    assert (
+        "there is no reference 'torch' for policy 'act', expected one of lerobot, float64"
+        in capsys.readouterr().err
+    )

@@ -1,0 +1,34 @@
+"""Small checkpoints to compare."""
+
+from __future__ import annotations
+
+import pytest
+
+from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+
+SMALL = {
+    "dim_model": 16,
+    "heads": 2,
+    "feedforward": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "chunk_size": 4,
+}
+
+
+@pytest.fixture(scope="session")
+def blind(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """An ACT without cameras."""
+    folder = tmp_path_factory.mktemp("blind") / "act"
+    make_checkpoint("act", folder, Options(seed=3, cameras=(), env_state_dim=3, sizes=SMALL))
+    return load_checkpoint(folder)
+
+
+@pytest.fixture(scope="session")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """An ACT with two cameras."""
+    folder = tmp_path_factory.mktemp("seeing") / "act"
+    cameras = (Camera("front", 40, 64), Camera("wrist", 32, 48))
+    make_checkpoint("act", folder, Options(seed=4, cameras=cameras, sizes=SMALL))
+    return load_checkpoint(folder)

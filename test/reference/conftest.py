@@ -1,0 +1,48 @@
+"""Comparisons with the reference implementations themselves, in the environment that has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
+from vla_simd_ros.checkpoints.synthesis import Options, make_checkpoint
+from vla_simd_ros.executors.simd_executor import SimdExecutor
+from vla_simd_ros.fidelity.check import OutputReport, compare
+from vla_simd_ros.fidelity.observations import random_observations
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.reference)
+
+
+class Bench:
+    """Makes a checkpoint and compares the engine's actions on it with a reference's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def checkpoint(self, policy: str, options: Options) -> Checkpoint:
+        make_checkpoint(policy, self.folder, options)
+        return load_checkpoint(self.folder)
+
+    def compare(
+        self, policy: str, options: Options, reference: str, instruction: str = "", observations: int = 2
+    ) -> OutputReport:
+        checkpoint = self.checkpoint(policy, options)
+        seen = random_observations(checkpoint, observations, seed=0)
+        report = compare(checkpoint, SimdExecutor(), reference, instruction, seen, print)
+        print(report)
+        assert np.isfinite(report.largest)
+        return report
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "checkpoint")

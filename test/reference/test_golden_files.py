@@ -1,0 +1,43 @@
+"""The golden files are what their script makes of the references that are installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def load_script() -> Any:
+    spec = importlib.util.spec_from_file_location("make_golden", ROOT / "scripts" / "make_golden.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SCRIPT = load_script()
+
+
+def test_every_case_has_its_file() -> None:
+    assert {path.stem for path in SCRIPT.FOLDER.glob("*.npz")} == set(SCRIPT.CASES)
+
+
+@pytest.mark.parametrize("name", SCRIPT.CASES)
+def test_golden_file(name: str) -> None:
+    stored = np.load(SCRIPT.FOLDER / f"{name}.npz")
+    made = SCRIPT.arrays(SCRIPT.CASES[name])
+
+    assert set(stored) == set(made)
+    for key in stored:
+        if key.startswith("actions_"):
+            # Another CPU rounds otherwise.
+            bound = 3e-6 if key.endswith("32") else 1e-12
+            np.testing.assert_allclose(made[key], stored[key], rtol=0, atol=bound * np.abs(stored[key]).max())
+        else:
+            np.testing.assert_array_equal(made[key], stored[key])
