@@ -277,7 +277,7 @@ def test_rejections_are_counted_by_reason() -> None:
     assert bench.loop.chunks_received == 3
 
 
-def test_splices_are_measured_per_epoch() -> None:
+def test_splices_are_measured() -> None:
     bench = Bench(measured=(0.0, 0.0))
     bench.send([0.1] * 9)
     bench.tick()
@@ -288,7 +288,7 @@ def test_splices_are_measured_per_epoch() -> None:
         assert bench.loop.splice_step == pytest.approx(step)
         assert bench.loop.splice_step_max == pytest.approx(largest)
     bench.loop.start_epoch(2)
-    assert np.isnan(bench.loop.splice_step_max)
+    assert bench.loop.splice_step_max == pytest.approx(0.3)
 
 
 VELOCITY = replace(CONFIG, kind=ActionKind.VELOCITY)

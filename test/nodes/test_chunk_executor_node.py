@@ -254,6 +254,33 @@ def test_the_hold_service_stops_at_once_and_only_a_release_restarts(ros: Any) ->
     assert arm.step().state == ExecutorState.EXECUTING
 
 
+def test_a_hold_survives_a_new_configuration(ros: Any) -> None:
+    arm = Arm(ros, mode="lagged")
+    ros.call(SetBool, "hold", SetBool.Request(data=True))
+    arm.node.trigger_deactivate()
+    arm.node.trigger_cleanup()
+    assert arm.node.trigger_configure() == TransitionCallbackReturn.SUCCESS
+    assert arm.node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    state = arm.step(2)
+    assert (state.state, state.hold_requested) == (ExecutorState.HOLDING, True)
+
+
+def test_a_second_publisher_is_seen_behind_a_remapping(ros: Any) -> None:
+    def make(**options: Any) -> ChunkExecutorNode:
+        return ChunkExecutorNode(cli_args=["--ros-args", "-r", "action_chunk:=/elsewhere"], **options)
+
+    node = ros.add(make, **SETTINGS)
+    node.trigger_configure()
+    node.trigger_activate()
+    states: list[ExecutorState] = ros.collect(ExecutorState, "executor_state", qos.STATE)
+    for _ in range(2):
+        ros.publisher(ActionChunk, "elsewhere", qos.CHUNK)
+    ros.spin_until(lambda: node.count_publishers("/elsewhere") == 2, "both publishers")
+    ros.set_time(ros.now_ns + PERIOD)
+    ros.spin_until(lambda: states and states[-1].state == ExecutorState.HOLDING, "a hold")
+    assert "2 publishers" in states[-1].reason
+
+
 def test_a_second_publisher_of_chunks_holds_the_arm(ros: Any) -> None:
     arm = Arm(ros, mode="lagged")
     diagnostics = ros.collect(DiagnosticArray, "/diagnostics", qos.STATE)
@@ -389,7 +416,7 @@ def test_a_twist_output_is_a_velocity_that_decays(ros: Any) -> None:
     axes = [f"{part}_{axis}" for part in ("linear", "angular") for axis in "xyz"]
     arm = Arm(
         ros, (TwistStamped, "twist"), joints=axes, output="twist_stamped", mode="lagged", frame_id="tool0",
-        starvation="decay", decay_time=0.1,
+        starvation="decay", decay_time=0.1, acceleration_limit=[500.0],
     )  # fmt: skip
     arm.measured = None
     arm.chunk([0.0], action_names=axes, actions=[0.1, 0.2, 0.3, 0.4, 0.45, 0.4])

@@ -285,6 +285,16 @@ def test_a_camera_that_stops_is_an_error(ros: Any) -> None:
     assert len(robot.chunks) == 1
 
 
+def test_a_camera_that_delivers_less_than_its_stamps_say_is_reported_with_what_to_do(ros: Any) -> None:
+    robot = Robot(ros)
+    for i in range(60):
+        robot.next_moment(33)
+        if i % 5 < 2:
+            robot.frame("front", ros.now_ns)
+    robot.await_diagnostic("camera 'front' delivers 4")
+    robot.await_diagnostic("FASTRTPS_DEFAULT_PROFILES_FILE")
+
+
 def test_an_observation_that_is_too_old_is_not_used(ros: Any) -> None:
     robot = Robot(ros, max_observation_age=0.1)
     robot.observe(age_ms=150)

@@ -99,7 +99,7 @@ class ControlLoop:
         rejections: chunks rejected, by reason.
         chunks_received: chunks that arrived.
         limited: commands changed by a limit, by limit ("position", "velocity", "acceleration").
-        splice_step, splice_step_max: change of the target at the last splice, and the largest this epoch.
+        splice_step, splice_step_max: change of the target at the last splice, and the largest so far.
         hold_requested: whether the hold service keeps the arm held.
     """
 
@@ -137,7 +137,6 @@ class ControlLoop:
         self.supply.interrupted()
         self._chunk_ns = None
         self._starved_since_ns = None
-        self.splice_step = self.splice_step_max = math.nan
 
     def chunk(self, raw: RawChunk, now_ns: int) -> None:
         """Take a chunk.

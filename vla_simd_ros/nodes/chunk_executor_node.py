@@ -35,6 +35,8 @@ class ChunkExecutorNode(LifecycleNode):
         self._node_parameters = NodeParameters(self, PARAMETERS)
         self._diagnostics = DiagnosticsPublisher(self)
         self._pipeline: ExecutorPipeline | None = None
+        # Nothing but a release ends a hold, a new configuration neither.
+        self._held = False
         self._jumps = on_clock_jump(self.get_clock(), self._clock_jumped)
         # Diagnostics go on when simulated time stands still.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -78,11 +80,12 @@ class ChunkExecutorNode(LifecycleNode):
         return self._pipeline
 
     def _configure(self) -> None:
-        self._pipeline = ExecutorPipeline(self, settings_from(self._node_parameters.read()))
+        self._pipeline = ExecutorPipeline(self, settings_from(self._node_parameters.read()), self._held)
 
     def _release(self) -> None:
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
+            self._held = pipeline.held
             pipeline.close()
 
     def _clock_jumped(self) -> None:

@@ -40,12 +40,14 @@ class ExecutorPipeline:
     Args:
         node: the node that has the topics.
         settings: checked settings.
+        held: whether the hold service keeps the arm held since before.
     """
 
-    def __init__(self, node: LifecycleNode, settings: ExecutorSettings) -> None:
+    def __init__(self, node: LifecycleNode, settings: ExecutorSettings, held: bool) -> None:
         self._node = node
         self._settings = settings
         self._loop = ControlLoop(settings.loop)
+        self._loop.hold(held)
         self._active = False
         self._tick: Tick | None = None
         self._executed = Executed()
@@ -60,9 +62,10 @@ class ExecutorPipeline:
         output = OUTPUTS[settings.output]
         self._output = output(node, settings.loop.joints, settings.loop.period_ns, settings.frame_id)
         self._states = node.create_publisher(ExecutorState, "executor_state", qos.STATE)
+        self._chunks = node.create_subscription(ActionChunk, "action_chunk", self._on_chunk, qos.CHUNK)
         self._subscriptions = [
+            self._chunks,
             node.create_subscription(UInt64, "epoch", self._on_epoch, qos.EPOCH),
-            node.create_subscription(ActionChunk, "action_chunk", self._on_chunk, qos.CHUNK),
             node.create_subscription(JointState, "joint_states", self._on_joint_state, qos.JOINTS),
         ]
         self._hold_service = node.create_service(SetBool, "hold", self._on_hold)
@@ -70,6 +73,11 @@ class ExecutorPipeline:
             node.create_timer(settings.control_period, self._on_control_step),
             node.create_timer(settings.state_period, self._publish_state),
         ]
+
+    @property
+    def held(self) -> bool:
+        """Whether the hold service keeps the arm held."""
+        return self._loop.hold_requested
 
     def activate(self) -> None:
         """Start commanding: from the measured positions, with the next chunk."""
@@ -179,7 +187,8 @@ class ExecutorPipeline:
         self._publish_state()
 
     def _count_publishers(self) -> None:
-        self._loop.publishers(self._node.count_publishers("action_chunk"))
+        # The resolved name: counting by the name in the source would not know of a remapping.
+        self._loop.publishers(self._node.count_publishers(self._chunks.topic_name))
 
     def _brake(self) -> None:
         """Send the commands of a stop, one per control period; at most for a second."""

@@ -62,6 +62,8 @@ def policy_status(runner: PolicyRunner, instruction: str | None, missing_instruc
         status.add(Level.ERROR, "no instruction: publish one on the topic instruction")
     if runner.problem:
         status.add(Level.ERROR, runner.problem)
+    if runner.unavailable:
+        status.add(Level.WARN, runner.unavailable)
     if runner.truncated:
         status.add(Level.WARN, "the instruction is longer than the policy takes: the rest is left out")
     status.values.update(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +51,11 @@ class PolicyRunner:
         observations: makes observations of frames.
         clock: the node's clock, nanoseconds.
         publish: publishes a prediction for an episode.
-        report: called with a text when something went wrong; it has been kept in ``problem``.
+        report: called with a text when something went wrong.
+
+    Attributes:
+        problem: why the last episode or query failed; empty when it did not.
+        unavailable: why the last frames gave no observation; empty when they did.
     """
 
     def __init__(
@@ -72,15 +75,15 @@ class PolicyRunner:
         self._publish = publish
         self._report = report
         self._instruction = instruction
-        self._lock = threading.Lock()
         self.problem = ""
+        self.unavailable = ""
         self.truncated = bool(policy.instruction_truncated)
         self.queries = 0
         self.skipped = 0
 
     def begin(self, episode: Episode) -> float:
         """Run the episode program when the instruction is another one; milliseconds spent."""
-        self._note("")
+        self._note()
         if episode.instruction is None or episode.instruction == self._instruction:
             return 0.0
         self._instruction = None
@@ -99,7 +102,7 @@ class PolicyRunner:
             observation, conversion_ms = self._observations.observe(frames, start_ns)
         except ObservationUnavailable as error:
             self.skipped += 1
-            self._note(str(error))
+            self._note(unavailable=str(error))
             return None
         result = self._policy.query(observation)
         rows = self._settings.action_units.to_robot(np.asarray(result.actions, dtype=np.float64))
@@ -114,7 +117,7 @@ class PolicyRunner:
             postprocess=spent.postprocess_ms,
             total=conversion_ms + spent.total_ms,
         )
-        self._note("")
+        self._note()
         return Prediction(frames.stamp_ns, rows, times)
 
     def deliver(self, result: Prediction, episode: Episode, episode_ms: float) -> None:
@@ -124,7 +127,7 @@ class PolicyRunner:
 
     def failed(self, error: Exception) -> None:
         """Keep and report what an episode or a query raised."""
-        self._note(f"the policy failed: {error or type(error).__name__}")
+        self._note(problem=f"the policy failed: {error or type(error).__name__}")
 
     def close(self) -> None:
         """Free the policy."""
@@ -137,8 +140,7 @@ class PolicyRunner:
         if not np.isfinite(rows).all():
             raise PolicyOutputError("its output is not finite; nothing is published")
 
-    def _note(self, problem: str) -> None:
-        with self._lock:
-            self.problem = problem
-        if problem:
-            self._report(problem)
+    def _note(self, problem: str = "", unavailable: str = "") -> None:
+        self.problem, self.unavailable = problem, unavailable
+        if problem or unavailable:
+            self._report(problem or unavailable)
