@@ -18,6 +18,7 @@ _JOINT_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9
 _CHUNK_COLOR = "#4D4D4D"
 _AGE_COLOR = "#0072B2"
 _NOT_EXECUTING = {"WAITING": "#DDE6F0", "STARVED": "#F4A3A0", "HOLDING": "#F9D8A8", "STOPPED": "#C9C9C9"}
+_PAUSE_S = 0.5
 _STYLE = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -68,12 +69,13 @@ def _draw_commands(axis: Any, recording: Recording) -> None:
 
 
 def _series(recording: Recording, kind: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Seconds [n] and positions [n, joints]."""
+    """Seconds [n] and positions [n, joints]; NaN where a pause begins, which breaks the line."""
     samples = getattr(recording, kind)
     times = np.array([recording.seconds(sample.time) for sample in samples])
-    return times, np.array([sample.positions for sample in samples]).reshape(
-        len(samples), len(recording.joint_names)
-    )
+    positions = np.array([sample.positions for sample in samples])
+    positions = positions.reshape(len(samples), len(recording.joint_names))
+    pauses = np.flatnonzero(np.diff(times) > _PAUSE_S) + 1
+    return np.insert(times, pauses, times[pauses]), np.insert(positions, pauses, np.nan, axis=0)
 
 
 def _draw_chunks(axis: Any, recording: Recording) -> None:
@@ -141,9 +143,9 @@ def draw_frames(frames: dict[str, npt.NDArray[np.uint8]], path: Path) -> None:
     """One RGB picture [height, width, 3] of each camera, side by side, as a PNG at `path`."""
     plt = _pyplot()
     with plt.rc_context({**_STYLE, "axes.grid": False}):
-        figure, axes = plt.subplots(
-            1, len(frames), figsize=(6.0 * len(frames), 4.9), layout="constrained", squeeze=False
-        )
+        shape = next(iter(frames.values())).shape
+        size = 6.0 * len(frames), 6.0 * shape[0] / shape[1] + 0.3
+        figure, axes = plt.subplots(1, len(frames), figsize=size, layout="constrained", squeeze=False)
         for axis, (name, picture) in zip(axes[0], frames.items(), strict=True):
             axis.imshow(picture)
             axis.set_title(f"camera “{name}”, {picture.shape[1]}x{picture.shape[0]}")
