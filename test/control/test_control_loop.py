@@ -277,6 +277,19 @@ def test_rejections_are_counted_by_reason() -> None:
     assert bench.loop.chunks_received == 3
 
 
+def test_chunks_that_come_too_late_count_in_the_supply() -> None:
+    bench = Bench(replace(CONFIG, mode=Mode.TIME_ALIGNED))
+    for _ in range(3):
+        bench.ticks(7)
+        with pytest.raises(ChunkRejected) as caught:
+            bench.send([0.5] * 5, stamp_ns=bench.now - 6 * PERIOD)
+        assert caught.value.reason is RejectReason.EXPIRED
+    supply = bench.loop.supply.report(Mode.TIME_ALIGNED)
+    assert supply.delay_median == 6
+    assert supply.c1 == -1
+    assert supply.c2 == -7
+
+
 def test_splices_are_measured() -> None:
     bench = Bench(measured=(0.0, 0.0))
     bench.send([0.1] * 9)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vla_simd_ros.control.blending import Blending
-from vla_simd_ros.control.chunk import ChunkRejected, RawChunk, RejectReason, check_content
+from vla_simd_ros.control.chunk import Chunk, ChunkRejected, RawChunk, RejectReason, check_content
 from vla_simd_ros.control.grid import ControlGrid
 from vla_simd_ros.control.limits import JointLimits, Limiter, Vector
 from vla_simd_ros.control.supply import SupplyMonitor
@@ -152,8 +152,14 @@ class ControlLoop:
             self.timeline.add(chunk, now_ns)
         except ChunkRejected as rejected:
             self.rejections[rejected.reason] += 1
+            if rejected.reason is RejectReason.EXPIRED:
+                # Nothing else shows a supply so slow that every chunk comes too late.
+                self._measure(chunk, now_ns)
             raise
         self._chunk_ns = now_ns
+        self._measure(chunk, now_ns)
+
+    def _measure(self, chunk: Chunk, now_ns: int) -> None:
         self.supply.arrived(chunk.stamp_ns, now_ns, chunk.window, chunk.step_ns, chunk.query_ms)
 
     def hold(self, requested: bool) -> None:
