@@ -78,7 +78,7 @@ def children(out: Path) -> list[int]:
 
 
 def test_demo(checkpoint: Path, tmp_path: Path) -> None:
-    done = run(checkpoint, tmp_path, "--duration", "6", "--threads", "1", "--mode", "lagged")
+    done = run(checkpoint, tmp_path, "--duration", "6", "--threads", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     results: dict[str, Any] = json.loads((tmp_path / "results.json").read_text())
     report = results["report"]
@@ -100,6 +100,7 @@ def test_demo(checkpoint: Path, tmp_path: Path) -> None:
     assert recording["executor"][-1]["values"]["executed_steps"] == report["executed_steps"]
     for name in ("timeline.png", "frames.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert f"so execution is {report['mode']}" in done.stdout
     assert "query in total" in done.stdout
     assert f"impact from {checkpoint}" in done.stdout
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from vla_simd_ros.nodes.demo_recording import STAGES, Chunk, ExecutorReport, Joints, Recording, Timing
-from vla_simd_ros.nodes.demo_report import distribution, observation_ages, summarize
+from vla_simd_ros.nodes.demo_report import distribution, failure, observation_ages, summarize
 from vla_simd_ros.nodes.demo_table import format_report
 
 MS = 1_000_000
@@ -41,7 +42,7 @@ def executor_report(number: int, state: str = "EXECUTING", **values: float) -> E
         "splice_step_max": 0.25,
         "buffered_steps": 30,
     }
-    return ExecutorReport(START + number * PERIOD, state, {**defaults, **values}, {"not_finite": 1})
+    return ExecutorReport(START + number * PERIOD, "lagged", state, {**defaults, **values}, {"not_finite": 1})
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_age_counts_only_commands_that_executed_a_row(recording: Recording) -> N
 
 def test_two_reports_about_one_command_count_once(recording: Recording) -> None:
     again = recording.executor[-1]
-    recording.executor.append(ExecutorReport(again.time + MS, again.state, again.values, again.rejections))
+    recording.executor.append(replace(again, time=again.time + MS))
     assert len(observation_ages(recording)) == 110
 
 
@@ -117,7 +118,8 @@ def test_counters_are_those_of_the_last_report(recording: Recording) -> None:
     assert report.chunks_rejected == {"not_finite": 1}
     assert (report.delay_steps.median, report.delay_steps.p99) == (12, 15)
     assert report.margins == {"C1": 38, "C1 at p99": 35, "C2": 26, "C2 at p99": -3}
-    assert report.window == 50
+    assert (report.mode, report.window) == ("lagged", 50)
+    assert report.window_ms == pytest.approx(1650.0)
     assert report.chunk_interval.median == pytest.approx(350.0)
 
 
@@ -136,6 +138,17 @@ def test_a_run_without_any_message_is_reported_as_such() -> None:
     text = format_report(report)
     assert "nan" not in text
     assert "0 in 0 epochs" in text
+
+
+def test_failure_says_what_to_try(recording: Recording) -> None:
+    report = summarize(recording, [])
+    assert failure(report) == ""
+    idle = replace(report, executed_steps=0)
+    assert failure(idle) == "no row of a chunk was executed"
+    assert failure(replace(idle, queries=0)) == "the policy answered no query"
+    late = failure(replace(idle, chunks_rejected={"expired": 3}))
+    assert late.startswith("chunks came 55 ms after their observation, when their rows, meant for 1650 ms")
+    assert "--mode lagged" in late
 
 
 def test_table(recording: Recording) -> None:

@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
         help="what the arm is to do; given twice, the second one replaces the first half-way",
     )
     parser.add_argument(
-        "--mode", choices=("lagged", "time_aligned"), help="how chunks are executed (default: as configured)"
+        "--mode", choices=("lagged", "time_aligned"), help="how chunks are executed (default: what C2 allows)"
     )
     parser.add_argument("--control-rate", type=float, metavar="HZ", help="commands per second (default: 30)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads of the engine (default: all cores)")

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from diagnostic_msgs.msg import DiagnosticArray
 from lifecycle_msgs.srv import ChangeState
-from rcl_interfaces.msg import Parameter as ParameterMessage
-from rcl_interfaces.msg import ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
@@ -80,12 +79,11 @@ class DemoRecorder(Node):
         request.transition.id = transition
         return client.call_async(request)
 
-    def request_stopped_cameras(self, node: str, names: Sequence[str]) -> Any:
-        """Tells the simulated robot which cameras to stop and which not; a future of the response."""
+    def request_parameter(self, node: str, name: str, value: str | list[str]) -> Any:
+        """Asks a node to set a parameter; a future of the response."""
         client = self.create_client(SetParameters, f"{node}/set_parameters")
         client.wait_for_service(timeout_sec=5.0)
-        value = ParameterValue(type=ParameterType.PARAMETER_STRING_ARRAY, string_array_value=list(names))
-        parameter = ParameterMessage(name="stopped_cameras", value=value)
+        parameter = Parameter(name, value=value).to_parameter_msg()
         return client.call_async(SetParameters.Request(parameters=[parameter]))
 
     def _on_joints(self, message: JointState) -> None:
@@ -127,6 +125,7 @@ class DemoRecorder(Node):
         self.recording.executor.append(
             ExecutorReport(
                 time=nanoseconds(message.header.stamp),
+                mode=message.mode,
                 state=_STATES[message.state],
                 values={name: float(getattr(message, name)) for name in _NUMBERS},
                 rejections=dict(

@@ -53,6 +53,7 @@ class ExecutorReport:
     """An ExecutorState message: its counters and margins, by field name; `state` in words."""
 
     time: int
+    mode: str
     state: str
     values: dict[str, float]
     rejections: dict[str, int]

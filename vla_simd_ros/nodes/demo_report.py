@@ -47,7 +47,9 @@ class Report:
     starved_steps: int
     limited_commands: dict[str, int]
     chunks_rejected: dict[str, int]
+    mode: str
     window: int
+    window_ms: float
     delay_steps: Distribution
     margins: dict[str, float]
     starvation_probability: float
@@ -103,7 +105,9 @@ def summarize(recording: Recording, cameras: Sequence[str]) -> Report:
             limit: counter(f"{limit}_limited") for limit in ("position", "velocity", "acceleration")
         },
         chunks_rejected=dict(recording.executor[-1].rejections) if recording.executor else {},
+        mode=recording.executor[-1].mode if recording.executor else "",
         window=recording.chunks[-1].window if recording.chunks else 0,
+        window_ms=_window_ms(recording),
         delay_steps=Distribution(
             len(recording.chunks),
             *(last.get(f"delay_steps_{name}", math.nan) for name in ("median", "p95", "p99")),
@@ -124,6 +128,21 @@ def summarize(recording: Recording, cameras: Sequence[str]) -> Report:
     )
 
 
+def failure(report: Report) -> str:
+    """Why no row of a chunk was executed, and what to try; empty when one was."""
+    if report.executed_steps:
+        return ""
+    if not report.queries:
+        return "the policy answered no query"
+    if "expired" in report.chunks_rejected:
+        delay = report.latency["observation_to_publish_ms"].median
+        return (
+            f"chunks came {delay:.0f} ms after their observation, when their rows, meant for "
+            f"{report.window_ms:.0f} ms, had gone stale; use --mode lagged, or leave the CPU to the policy"
+        )
+    return "no row of a chunk was executed"
+
+
 def _latency(recording: Recording) -> dict[str, Distribution]:
     """By stage; the episode program only where it ran."""
     stages = {
@@ -132,6 +151,13 @@ def _latency(recording: Recording) -> dict[str, Distribution]:
     episodes = [timing.milliseconds["episode_ms"] for timing in recording.timings]
     stages["episode_ms"] = distribution(value for value in episodes if value > 0.0)
     return stages
+
+
+def _window_ms(recording: Recording) -> float:
+    """How long the executable rows of a chunk last."""
+    if not recording.chunks:
+        return math.nan
+    return 1000.0 * recording.chunks[-1].window * recording.chunks[-1].step_period
 
 
 def _frames(recording: Recording, camera: str) -> CameraCount:

@@ -20,11 +20,13 @@ from lifecycle_msgs.msg import Transition
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 
+from vla_simd_ros.control.supply import c2_margin, delay_steps
+from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.nodes.demo_plot import draw_frames, draw_timeline
 from vla_simd_ros.nodes.demo_processes import ProcessError, ProcessGroup
 from vla_simd_ros.nodes.demo_recorder import DemoRecorder
 from vla_simd_ros.nodes.demo_recording import Recording
-from vla_simd_ros.nodes.demo_report import Report, summarize
+from vla_simd_ros.nodes.demo_report import Report, failure, summarize
 from vla_simd_ros.nodes.demo_table import format_report
 from vla_simd_ros.sim.arm import JOINT_NAMES
 from vla_simd_ros.sim.scene import CAMERAS
@@ -37,6 +39,7 @@ _DEMO_PARAMETERS = {
     SIM: {"stopped_cameras": "[" + ", ".join(CAMERAS) + "]"},
     EXECUTOR: {"state_rate": "30.0"},
 }
+_TRIAL_CHUNKS = 2  # the first one waits for the instruction too
 _PROGRESS_S = 4.0
 _START_TIMEOUT_S = 120.0
 _CONFIGURE_TIMEOUT_S = 300.0
@@ -123,12 +126,28 @@ class DemoRun:
         self._node.instruct(self._settings.instructions[0])
         self._say(f"loading the policy from {self._settings.checkpoint}")
         self._transition(POLICY, "configure", Transition.TRANSITION_CONFIGURE)
-        self._transition(EXECUTOR, "configure", Transition.TRANSITION_CONFIGURE)
         self._stop_cameras([])
         self._wait(lambda: set(self._node.frames) == set(CAMERAS), _START_TIMEOUT_S, SIM, "camera pictures")
         self._node.ignore_cameras()
-        self._transition(EXECUTOR, "activate", Transition.TRANSITION_ACTIVATE)
         self._transition(POLICY, "activate", Transition.TRANSITION_ACTIVATE)
+        if "mode" not in self._settings.parameters.get(EXECUTOR, {}):
+            self._choose_mode()
+        self._transition(EXECUTOR, "configure", Transition.TRANSITION_CONFIGURE)
+        self._transition(EXECUTOR, "activate", Transition.TRANSITION_ACTIVATE)
+
+    def _choose_mode(self) -> None:
+        """Time-aligned where this machine is fast enough for it, else lagged, which can execute any chunk."""
+        chunks = self._recording.chunks
+        self._wait(lambda: len(chunks) >= _TRIAL_CHUNKS, _START_TIMEOUT_S, POLICY, "the first chunks")
+        last = chunks[-1]
+        delay = delay_steps(last.arrival - last.stamp, round(last.step_period * 1e9))
+        holds = c2_margin(last.window, delay) >= 0.0
+        mode = Mode.TIME_ALIGNED if holds else Mode.LAGGED
+        self._say(
+            f"chunks of H = {last.window} steps come after d = {delay} steps: C2 (2 d <= H) "
+            f"{'holds' if holds else 'does not hold'}, so execution is {mode.value}"
+        )
+        self._set_parameter(EXECUTOR, "mode", mode.value)
 
     def _record(self) -> None:
         recording, duration = self._recording, self._settings.duration
@@ -189,8 +208,14 @@ class DemoRun:
             raise DemoError(self._with_log(node, f"{node} could not {verb}"))
 
     def _stop_cameras(self, names: Sequence[str]) -> None:
-        future = self._node.request_stopped_cameras(SIM, names or [""])
-        self._wait(future.done, _START_TIMEOUT_S, SIM, "the cameras to be switched")
+        self._set_parameter(SIM, "stopped_cameras", list(names) or [""])
+
+    def _set_parameter(self, node: str, name: str, value: str | list[str]) -> None:
+        future = self._node.request_parameter(node, name, value)
+        self._wait(future.done, _START_TIMEOUT_S, node, f"{node} to set {name}")
+        result = future.result().results[0]
+        if not result.successful:
+            raise DemoError(f"{node} refused {name}: {result.reason}")
 
     def _with_log(self, node: str, problem: str) -> str:
         return f"{problem}; the end of {self._group.log_path(node)}:\n{self._group.last_lines(node)}"
@@ -283,8 +308,9 @@ def run_demo(settings: DemoSettings, say: Callable[[str], None]) -> int:
     say(f"policy: {settings.note}")
     for path in paths:
         say(f"wrote {path}")
-    if not report.executed_steps:
-        say(f"FAILED: no row of a chunk was executed; see the logs in {settings.out / 'logs'}")
+    problem = failure(report)
+    if problem:
+        say(f"FAILED: {problem}; logs are in {settings.out / 'logs'}")
         return 1
     return 0
 

@@ -38,6 +38,7 @@ def format_report(report: Report) -> str:
         _fact("predicted starvation, per chunk", _number(report.starvation_probability, digits=3)),
         _fact("chunks rejected", _counts(report.chunks_rejected) or "none"),
         _fact("largest step at a splice", _number(report.largest_splice_step, digits=3)),
+        _fact("execution", report.mode or "-"),
         _fact("window H and delay d (steps)", _supply(report)),
         *(_fact(f"margin of {name} (steps)", _margin(value)) for name, value in report.margins.items()),
         *(_fact(f"frames, {name}", _frames(count)) for name, count in report.cameras.items()),
