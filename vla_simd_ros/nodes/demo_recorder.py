@@ -12,7 +12,7 @@ from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.qos import QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
@@ -43,7 +43,8 @@ class DemoRecorder(Node):
         """The first picture of each camera."""
         self._cameras: dict[str, Any] = {}
         history = QoSProfile(depth=100)  # more than the receivers keep: the recording should have no gaps
-        self._instruction = self.create_publisher(String, "instruction", qos.INSTRUCTION)
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self._instruction = self.create_publisher(String, "instruction", latched)
         for kind, topic, callback in (
             (JointState, "joint_states", self._on_joints),
             (JointTrajectory, "joint_trajectory", self._on_command),
