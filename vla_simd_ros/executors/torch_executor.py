@@ -115,10 +115,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         """The program's results for the arguments."""
         values: dict[Tensor, torch.Tensor] = {t: getattr(self, name) for t, name in self._names.items()}
         for tensor, value in zip(self._arguments, arguments, strict=True):
-            if tensor.dtype is DType.F32:
-                value = value.to(self._dtype)
-                value = _to_image(value) if _is_image(tensor) else value
-            values[tensor] = value
+            values[tensor] = _argument(tensor, value, self._dtype)
         for op in self._ops:
             operands = [None if t is None else values[t] for t in op.inputs]
             values[op.output] = _OPERATIONS[op.kind](op, operands, self._dtype)
@@ -133,6 +130,13 @@ def _constant(value: Array, filters: bool, dtype: torch.dtype) -> torch.Tensor:
     if filters:
         return tensor.permute(0, 3, 1, 2).contiguous()
     return tensor
+
+
+def _argument(tensor: Tensor, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """What a module was given for ``tensor``, as it is kept inside."""
+    if tensor.dtype is not DType.F32:
+        return value
+    return _to_image(value.to(dtype)) if _is_image(tensor) else value.to(dtype)
 
 
 def _to_image(value: torch.Tensor) -> torch.Tensor:

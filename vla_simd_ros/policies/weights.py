@@ -33,7 +33,7 @@ class Weights:
 
     def array(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
         """The stored tensor; ``shape`` is checked where given."""
-        return self._source.tensor(self._prefix + name, shape)
+        return self.made(("stored", name, shape), lambda: self._source.tensor(self._prefix + name, shape))
 
     def constant(self, b: Builder, name: str, *shape: int) -> Tensor:
         """The stored tensor of the given shape in a graph."""

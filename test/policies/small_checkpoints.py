@@ -1,0 +1,63 @@
+"""Options of checkpoints small enough to be computed in float64, and values for their inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.checkpoints.synthesis import Camera, Options
+from vla_simd_ros.graph.ir import Array
+from vla_simd_ros.policies.base import PolicySpec
+
+CAMERAS = (Camera("front", 40, 56), Camera("wrist", 33, 47))
+SIZES: dict[str, Any] = {
+    "dim_model": 32,
+    "heads": 4,
+    "feedforward": 48,
+    "chunk_size": 5,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+}
+TEXT: dict[str, Any] = {
+    "text_config.d_model": 24,
+    "text_config.d_kv": 8,
+    "text_config.d_ff": 40,
+    "text_config.num_layers": 2,
+    "text_config.num_heads": 4,
+    "tokenizer_max_length": 8,
+}
+
+
+def small_options(
+    policy: str, sizes: dict[str, Any] | None = None, settings: dict[str, Any] | None = None, **changes: Any
+) -> Options:
+    """Options of a small checkpoint; ``sizes`` and ``settings`` are added to the small ones."""
+    base = Options(
+        cameras=CAMERAS,
+        sizes={**SIZES, **(sizes or {})},
+        settings={**(TEXT if policy == "impact" else {}), **(settings or {})},
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def with_config(checkpoint: Checkpoint, **fields: Any) -> Checkpoint:
+    """The same checkpoint with some fields of config.json replaced."""
+    return dataclasses.replace(checkpoint, config={**checkpoint.config, **fields})
+
+
+def random_inputs(spec: PolicySpec, tokens: int = 0, seed: int = 0) -> dict[str, Array]:
+    """Values for a policy's runtime inputs."""
+    rng = np.random.default_rng(seed)
+    values: dict[str, Array] = {
+        f"image.{name}": rng.integers(0, 256, (camera.height, camera.width, 3), dtype=np.uint8)
+        for name, camera in spec.cameras.items()
+    }
+    for name, width in (("state", spec.state_dim), ("env_state", spec.env_state_dim)):
+        if width:
+            values[name] = rng.normal(size=(1, width)).astype(np.float32)
+    if tokens:
+        values["token_ids"] = rng.integers(2, 30000, tokens).astype(np.int32)
+    return values

@@ -1,0 +1,111 @@
+"""The work of full-size policies, counted on graphs without any weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.checkpoints.features import Feature, FeatureKind
+from vla_simd_ros.checkpoints.normalization import NormMode, make_normalizer, make_unnormalizer
+from vla_simd_ros.graph.compile import optimize
+from vla_simd_ros.graph.cost import total_cost
+from vla_simd_ros.graph.fold_cache import FoldCache
+from vla_simd_ros.graph.ir import Array, Graph, Lifetime
+from vla_simd_ros.policies.act import ActPolicy
+from vla_simd_ros.policies.impact import ImpactPolicy
+
+BLOCK = "model.text.model.encoder.block.{}.layer."
+T5_SMALL = {
+    "model.text.model.shared.weight": (32128, 512),
+    BLOCK.format(0) + "0.SelfAttention.relative_attention_bias.weight": (32, 8),
+    **{BLOCK.format(i) + "0.SelfAttention.q.weight": (512, 512) for i in range(6)},
+    BLOCK.format(0) + "1.DenseReluDense.wi.weight": (2048, 512),
+}
+
+
+class Hollow(Mapping[str, Array]):
+    """Weights of the shapes asked for, all of them the same zero."""
+
+    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
+        return np.broadcast_to(np.float32(0), shape or T5_SMALL[name])
+
+    def __getitem__(self, name: str) -> Array:
+        return self.tensor(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(T5_SMALL)
+
+    def __len__(self) -> int:
+        return len(T5_SMALL)
+
+
+@dataclass
+class HollowProcessors:
+    normalizers: dict[str, Any]
+    unnormalizers: dict[str, Any]
+    rename_map: dict[str, str]
+
+
+def hollow_checkpoint(policy: str, height: int, width: int, state: int, action: int) -> Checkpoint:
+    cameras = [Feature(f"observation.images.{n}", FeatureKind.VISUAL, (3, height, width)) for n in "ab"]
+    inputs = [*cameras, Feature("observation.state", FeatureKind.STATE, (state,))]
+    output = Feature("action", FeatureKind.ACTION, (action,))
+    mode, stats = NormMode.MEAN_STD, {"mean": 0.5, "std": 0.5}
+
+    def filled(feature: Feature) -> dict[str, Array]:
+        return {name: np.full(feature.channels, value, np.float32) for name, value in stats.items()}
+
+    processors = HollowProcessors(
+        {f.name: make_normalizer(f, mode, filled(f), 1e-8, "") for f in inputs},
+        {output.name: make_unnormalizer(output, mode, filled(output), 1e-8, "")},
+        {},
+    )
+    return Checkpoint(
+        folder=Path("hollow"),
+        type=policy,
+        config={},
+        features_in={f.name: f for f in inputs},
+        features_out={output.name: output},
+        weights=cast(Any, Hollow()),
+        processors=cast(Any, processors),
+    )
+
+
+def gigaflops(graph: Graph, lifetime: Lifetime) -> float:
+    ops = [op for op in optimize(graph, FoldCache()).ops if op.output.lifetime is lifetime]
+    return total_cost(ops).flops / 1e9
+
+
+def test_impact_on_the_so_101() -> None:
+    """vla.simd states about 88 GFLOP a query and about 1.2 GFLOP an episode."""
+    graph = ImpactPolicy(hollow_checkpoint("impact", 480, 640, 6, 6)).build(32)
+    tokens = next(op.output for op in graph.ops if op.output.name == "tokens.all")
+    assert tokens.shape == (634, 512)
+    assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(87.6, abs=0.1)
+    assert gigaflops(graph, Lifetime.EPISODE) == pytest.approx(1.24, abs=0.02)
+
+
+def test_a_shorter_instruction_costs_less() -> None:
+    """vla.simd states about 2.3 GFLOP for 32 text tokens."""
+    policy = ImpactPolicy(hollow_checkpoint("impact", 480, 640, 6, 6))
+    costs = [gigaflops(policy.build(tokens), Lifetime.QUERY) for tokens in (1, 32)]
+    assert costs[1] - costs[0] == pytest.approx(2.3, abs=0.15)
+
+
+def test_act_at_the_same_size() -> None:
+    graph = ActPolicy(hollow_checkpoint("act", 480, 640, 6, 6)).build()
+    assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(70.2, abs=0.1)
+    assert gigaflops(graph, Lifetime.EPISODE) == 0
+
+
+def test_libero_views_give_128_visual_tokens() -> None:
+    graph = ImpactPolicy(hollow_checkpoint("impact", 256, 256, 8, 7)).build(32)
+    tokens = next(op.output for op in graph.ops if op.output.name == "tokens.all")
+    assert tokens.shape == (2 + 128 + 32, 512)
+    assert graph.outputs["action"].shape == (50, 7)
