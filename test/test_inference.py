@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vla_simd_ros import inference
+from vla_simd_ros.checkpoints import CheckpointError, load_checkpoint
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.executors.reference_executor import ReferenceExecutable, ReferenceExecutor
+from vla_simd_ros.graph.ir import Array, Lifetime
+from vla_simd_ros.graph.programs import CompiledPolicy
+from vla_simd_ros.inference import InputError, Observation, Policy, make_executor
+
+CAMERAS = (Camera("front", 32, 48), Camera("wrist", 32, 32))
+SIZES: dict[str, Any] = {
+    "dim_model": 16, "heads": 2, "feedforward": 24, "chunk_size": 4, "encoder_layers": 1, "decoder_layers": 1,
+}  # fmt: skip
+TEXT: dict[str, Any] = {
+    "text_config.d_model": 16, "text_config.d_kv": 8, "text_config.d_ff": 24, "text_config.num_layers": 1,
+    "text_config.num_heads": 2, "tokenizer_max_length": 8,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("checkpoints")
+    for policy in ("act", "impact"):
+        settings = TEXT if policy == "impact" else {}
+        make_checkpoint(policy, root / policy, Options(cameras=CAMERAS, sizes=SIZES, settings=settings))
+    return {policy: root / policy for policy in ("act", "impact")}
+
+
+@pytest.fixture
+def act(folders: dict[str, Path]) -> Iterator[Policy]:
+    policy = Policy.load(folders["act"], executor="reference")
+    yield policy
+    policy.close()
+
+
+@pytest.fixture
+def impact(folders: dict[str, Path]) -> Iterator[Policy]:
+    policy = Policy.load(folders["impact"], executor="reference")
+    yield policy
+    policy.close()
+
+
+def observation(**changes: Any) -> Observation:
+    rng = np.random.default_rng(0)
+    images = {c.name: rng.integers(0, 256, (c.height, c.width, 3), dtype=np.uint8) for c in CAMERAS}
+    whole = Observation(images, rng.normal(size=6).astype(np.float32))
+    return dataclasses.replace(whole, **changes)
+
+
+def test_an_observation_gives_a_chunk_in_robot_units(act: Policy) -> None:
+    answer = act.query(observation())
+    assert answer.actions.shape == (4, 6)
+    assert answer.actions.dtype == np.float32
+    assert np.isfinite(answer.actions).all()
+    np.testing.assert_array_equal(act.query(observation()).actions, answer.actions)
+    other = act.query(observation(state=np.ones(6, np.float32)))
+    assert np.abs(other.actions - answer.actions).max() > 0
+
+
+def test_it_says_what_it_is(act: Policy, impact: Policy) -> None:
+    assert (act.name, impact.name) == ("act", "impact")
+    assert list(act.spec.cameras) == ["front", "wrist"]
+    assert (act.isa, act.threads) == ("numpy", 0)
+
+
+def test_times_are_read_from_one_clock(act: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        ticks = iter((1_000_000, 3_000_000, 13_000_000, 13_500_000))
+
+        def perf_counter_ns(self) -> int:
+            return next(self.ticks)
+
+    monkeypatch.setattr(inference, "time", Clock())
+    timing = act.query(observation()).timing
+    assert dataclasses.astuple(timing) == (2.0, 10.0, 0.0, 0.5, 12.5)
+
+
+def test_an_instruction_is_needed_and_counts(impact: Policy) -> None:
+    with pytest.raises(InputError, match="no instruction is set, the policy 'impact' needs one"):
+        impact.query(observation())
+    assert impact.set_instruction("pick up the tape") > 0
+    assert not impact.instruction_truncated
+    first = impact.query(observation()).actions
+    impact.set_instruction("open the drawer")
+    assert np.abs(impact.query(observation()).actions - first).max() > 0
+    impact.set_instruction("pick up the tape")
+    np.testing.assert_array_equal(impact.query(observation()).actions, first)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_an_empty_instruction_is_refused_and_none_is_left(impact: Policy, text: str) -> None:
+    impact.set_instruction("pick up the tape")
+    with pytest.raises(InputError, match="is empty"):
+        impact.set_instruction(text)
+    with pytest.raises(InputError, match="no instruction is set"):
+        impact.query(observation())
+
+
+def test_a_long_instruction_is_cut_and_said_to_be(impact: Policy) -> None:
+    impact.set_instruction("put the tape into the box and then the cup onto the table " * 3)
+    assert impact.instruction_truncated
+    assert impact.query(observation()).actions.shape == (4, 6)
+    impact.set_instruction("go")
+    assert not impact.instruction_truncated
+
+
+def test_a_policy_without_instruction_ignores_one(act: Policy) -> None:
+    before = act.query(observation()).actions
+    assert act.set_instruction("pick up the tape") == 0.0
+    assert act.set_instruction("") == 0.0
+    np.testing.assert_array_equal(act.query(observation()).actions, before)
+
+
+IMAGES = observation().images
+BAD_OBSERVATIONS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"images": {"front": IMAGES["front"]}},
+        "camera 'wrist' is missing, the checkpoint expects: front, wrist",
+    ),
+    (
+        {"images": {**IMAGES, "top": IMAGES["front"]}},
+        "camera 'top' is unknown, the checkpoint expects: front, wrist",
+    ),
+    (
+        {"images": {**IMAGES, "wrist": IMAGES["front"]}},
+        "camera 'wrist': got 48x32 uint8 with 3 channels, the checkpoint expects 32x32 uint8 with 3 channels",
+    ),
+    (
+        {"images": {**IMAGES, "wrist": IMAGES["wrist"].astype(np.float32)}},
+        "camera 'wrist': got 32x32 float32 with 3 channels, the checkpoint expects 32x32 uint8",
+    ),
+    (
+        {"images": {**IMAGES, "wrist": np.zeros((32, 32, 4), np.uint8)}},
+        "camera 'wrist': got 32x32 uint8 with 4 channels",
+    ),
+    ({"images": {**IMAGES, "wrist": np.zeros((32, 32), np.uint8)}}, r"got an array of shape \[32, 32\]"),
+    ({"state": None}, r"state is missing, the checkpoint expects \[6\]"),
+    ({"state": np.zeros(5, np.float32)}, r"state: got shape \[5\], the checkpoint expects \[6\]"),
+    ({"state": np.zeros((1, 6), np.float32)}, r"state: got shape \[1, 6\], the checkpoint expects \[6\]"),
+    ({"state": np.zeros(6, np.int64)}, "state: got int64, expected floating-point values"),
+    (
+        {"state": np.array([0, 0, np.nan, 0, 0, 0], np.float32)},
+        "state: value 2 is nan, expected a finite number",
+    ),
+    ({"state": np.array([0, 0, 0, 0, 0, -np.inf])}, "state: value 5 is -inf, expected a finite number"),
+    ({"state": np.array([1e300, 0, 0, 0, 0, 0])}, r"state: value 0 is 1e\+300, expected a finite number"),
+    ({"env_state": np.zeros(2, np.float32)}, r"env_state: got shape \[2\], the checkpoint expects \[0\]"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"), BAD_OBSERVATIONS, ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_what_does_not_fit_is_named(act: Policy, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        act.query(observation(**changes))
+    act.query(observation())
+
+
+def test_double_precision_and_strided_observations_are_taken(act: Policy) -> None:
+    expected = act.query(observation()).actions
+    state = observation().state
+    assert state is not None
+    images = {name: np.asfortranarray(image) for name, image in observation().images.items()}
+    taken = act.query(observation(images=images, state=state.astype(np.float64)))
+    np.testing.assert_array_equal(taken.actions, expected)
+
+
+class CountingExecutor(ReferenceExecutor):
+    """Counts what is loaded and run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[int] = []
+        self.runs: list[Lifetime] = []
+
+    def load(self, compiled: CompiledPolicy) -> ReferenceExecutable:
+        counting = self
+        self.loaded.append(compiled.inputs["token_ids"].shape[0])
+
+        class Counted(ReferenceExecutable):
+            def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
+                counting.runs.append(lifetime)
+                return super().run(lifetime, inputs)
+
+        return Counted(compiled, np.dtype(np.float64))
+
+
+def test_programs_are_kept_for_the_lengths_used_last(folders: dict[str, Path]) -> None:
+    executor = CountingExecutor()
+    policy = Policy(load_checkpoint(folders["impact"]), executor)
+    tokenizer = load_checkpoint(folders["impact"]).tokenizer()
+    texts: dict[int, str] = {}
+    text = ""
+    while len(texts) < 5:
+        text += "a"
+        texts.setdefault(len(tokenizer.encode(text)), text)
+    one, two, three, four, five = texts.values()
+    for text in (one, two, one, three, four, one):
+        policy.set_instruction(text)
+    assert executor.loaded == list(texts)[:4], "a known length is not compiled again"
+    policy.set_instruction(five)
+    policy.set_instruction(one)
+    assert executor.loaded == list(texts), "the length used longest ago was given up"
+    policy.set_instruction(two)
+    assert executor.loaded == [*texts, list(texts)[1]]
+
+
+def test_the_episode_program_runs_once_per_instruction(folders: dict[str, Path]) -> None:
+    executor = CountingExecutor()
+    policy = Policy(load_checkpoint(folders["impact"]), executor)
+    policy.set_instruction("go")
+    for _ in range(3):
+        policy.query(observation())
+    assert executor.runs == [Lifetime.EPISODE] + 3 * [Lifetime.QUERY]
+
+
+def test_warming_up_sets_no_instruction(impact: Policy) -> None:
+    impact.warm_up()
+    with pytest.raises(InputError, match="no instruction is set"):
+        impact.query(observation())
+    impact.set_instruction("pick up the tape")
+    expected = impact.query(observation()).actions
+    impact.warm_up()
+    np.testing.assert_array_equal(impact.query(observation()).actions, expected)
+
+
+def test_a_closed_policy_says_so(act: Policy) -> None:
+    act.close()
+    act.close()
+    for use in (lambda: act.query(observation()), act.warm_up, lambda: act.set_instruction("go")):
+        with pytest.raises(RuntimeError, match="the policy 'act' is closed"):
+            use()
+
+
+def test_bad_folders_and_settings_are_named(tmp_path: Path, folders: dict[str, Path]) -> None:
+    with pytest.raises(CheckpointError, match="no such folder"):
+        Policy.load(tmp_path / "missing", executor="reference")
+    with pytest.raises(ValueError, match="executor 'gpu' is unknown, expected one of simd, torch, reference"):
+        Policy.load(folders["act"], executor="gpu")
+    with pytest.raises(ValueError, match="executor 'reference' has no choice of isa or affinity"):
+        make_executor("reference", isa="avx2")
+
+
+def test_no_camera_and_no_state(tmp_path: Path) -> None:
+    options = Options(cameras=(), state_dim=0, env_state_dim=3, sizes=SIZES)
+    make_checkpoint("act", tmp_path / "c", options)
+    policy = Policy.load(tmp_path / "c", executor="reference")
+    answer = policy.query(Observation({}, np.zeros(0, np.float32), np.ones(3, np.float32)))
+    assert answer.actions.shape == (4, 6)
+    with pytest.raises(InputError, match="camera 'front' is unknown, the checkpoint expects: none"):
+        policy.query(Observation({"front": IMAGES["front"]}, None, np.ones(3, np.float32)))
+
+
+def test_the_engine_agrees_with_the_reference(folders: dict[str, Path]) -> None:
+    results = []
+    for executor in ("simd", "reference"):
+        policy = Policy.load(folders["impact"], executor=executor, threads=1 if executor == "simd" else 0)
+        policy.warm_up()
+        policy.set_instruction("put the tape into the box")
+        results.append(policy.query(observation()).actions)
+        policy.close()
+    assert np.abs(results[0] - results[1]).max() <= 2e-6 * np.abs(results[1]).max()
