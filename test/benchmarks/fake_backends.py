@@ -22,7 +22,7 @@ class Faithful:
         return np.array([[observation, 1.0], [2.0, -4.0]], dtype=np.float32)
 
     def profile(self, observation: float, queries: int) -> list[OpTime]:
-        return [OpTime("a", "linear", "head", "1x2x2", 1, 8, 32, float(queries))]
+        return [OpTime("a", "linear", "head", "1x2x2", 1, 2, 8, 32, float(queries))]
 
 
 class Departing(Faithful):

@@ -5,9 +5,9 @@ import pytest
 from vla_simd_ros.benchmarks.profile import OpTime, group_by, profile_tables
 
 OPS = [
-    OpTime("a", "linear", "encoder.0", "4x4x4", 4, 2_000_000, 100, 1.0),
-    OpTime("b", "attention", "encoder.0", "4x4", 4, 1_000_000, 100, 2.0),
-    OpTime("c", "linear", "encoder.1", "4x4x4", 4, 6_000_000, 100, 1.0),
+    OpTime("a", "linear", "encoder.0", "4x4x4", 4, 4, 2_000_000, 100, 1.0),
+    OpTime("b", "attention", "encoder.0", "4x4", 4, 4, 1_000_000, 100, 2.0),
+    OpTime("c", "linear", "encoder.1", "4x4x4", 4, 4, 6_000_000, 100, 1.0),
 ]
 
 
@@ -25,7 +25,7 @@ def test_groups_sum_time_and_work() -> None:
 
 
 def test_operations_without_time_have_no_rate() -> None:
-    (group,) = group_by([OpTime("v", "slice", "head", "", 1, 0, 0, 0.0)], lambda op: op.kind)
+    (group,) = group_by([OpTime("v", "slice", "head", "", 1, 1, 0, 0, 0.0)], lambda op: op.kind)
     assert (group.share, group.gflops_per_s) == (0.0, 0.0)
 
 

@@ -65,7 +65,7 @@ def test_json_holds_all_that_a_repetition_needs() -> None:
 
 
 def test_json_of_soak_and_profile() -> None:
-    op = OpTime("a", "linear", "head", "1x1x1", 1, 2, 12, 0.5)
+    op = OpTime("a", "linear", "head", "1x1x1", 1, 1, 2, 12, 0.5)
     full = dataclasses.replace(
         result(), soak=Soak(90.0, Summary(1, 2, 3, 4), Summary(5, 6, 7, 8)), profile=[op]
     )

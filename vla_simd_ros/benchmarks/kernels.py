@@ -27,13 +27,15 @@ class Layer:
     """Operations of one kind and shape, and the peak of the core in GFLOP/s.
 
     ``alone_ms`` is the time of one of them repeated by itself, as kernels are usually measured;
-    ``in_query_ms`` the mean time within a query, where its operands have to come from memory first.
+    ``in_query_ms`` the mean time within a query, where its operands have to come from memory first. A
+    ``narrow`` layer has fewer columns than the register tile, which it therefore cannot fill.
     """
 
     kind: str
     shape: str
     count: int
     rows: int
+    narrow: bool
     flops: int
     alone_ms: float
     in_query_ms: float
@@ -51,14 +53,15 @@ class Layer:
 
     @property
     def reaches_target(self) -> bool | None:
-        """Whether a linear layer of many rows reaches its share of the peak; ``None`` for all others."""
-        if self.kind != "linear" or self.rows <= TARGET_ROWS:
+        """Whether a linear layer of many rows reaches its share of the peak; ``None`` for all others and
+        for narrow ones."""
+        if self.kind != "linear" or self.rows <= TARGET_ROWS or self.narrow:
             return None
         return self.share_alone >= TARGET_SHARE
 
 
 def distinct_layers(
-    in_query: Sequence[OpTime], alone_ms: Callable[[str], float], peak_gflops: float
+    in_query: Sequence[OpTime], alone_ms: Callable[[str], float], peak_gflops: float, tile_cols: int
 ) -> list[Layer]:
     """The linear layers, convolutions and attentions of a query, alike ones taken together.
 
@@ -74,6 +77,7 @@ def distinct_layers(
             shape,
             len(group),
             group[0].rows,
+            group[0].cols < tile_cols,
             group[0].flops,
             alone_ms(group[0].name),
             sum(op.ms for op in group) / len(group),
@@ -112,14 +116,17 @@ def layers_table(layers: Iterable[Layer]) -> list[str]:
     return markdown_table(header, (_row(layer) for layer in layers), text_columns=3)
 
 
-_VERDICTS = {None: "", True: "reached", False: "below"}
+def _verdict(layer: Layer) -> str:
+    if layer.reaches_target is None:
+        return "narrow" if layer.kind == "linear" and layer.rows > TARGET_ROWS else ""
+    return "reached" if layer.reaches_target else "below"
 
 
 def _row(layer: Layer) -> tuple[str, ...]:
     return (
         layer.kind,
         layer.shape,
-        _VERDICTS[layer.reaches_target],
+        _verdict(layer),
         str(layer.count),
         f"{layer.alone_ms:.3f}",
         f"{layer.flops / layer.alone_ms / 1e6:.1f}",

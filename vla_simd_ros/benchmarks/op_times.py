@@ -80,6 +80,7 @@ def _op_time(record: RecordTime) -> OpTime:
         block=op.block,
         shape=shape_text(op),
         rows=op.output.shape[0],
+        cols=op.output.shape[-1],
         flops=0 if copied else product_flops(op),
         nbytes=op_cost(op).bytes,
         ms=float(record.ms),

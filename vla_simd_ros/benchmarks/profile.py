@@ -12,8 +12,8 @@ from vla_simd_ros.benchmarks.table import markdown_table
 class OpTime:
     """One operation of the query program: what it is, its work, and its time.
 
-    ``shape`` is written as the operation's sizes; ``rows`` is how many rows it computes; ``nbytes`` is what
-    it reads and writes at least; ``ms`` is its shortest time over the profiled queries.
+    ``shape`` is written as the operation's sizes; ``rows`` and ``cols`` are those of its result;
+    ``nbytes`` is what it reads and writes at least; ``ms`` is its shortest time over the profiled queries.
     """
 
     name: str
@@ -21,6 +21,7 @@ class OpTime:
     block: str
     shape: str
     rows: int
+    cols: int
     flops: int
     nbytes: int
     ms: float

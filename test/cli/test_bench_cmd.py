@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from vla_simd_ros.benchmarks.backend import OURS, PEERS
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.cli.__main__ import main
+
+SMALL = {
+    "dim_model": 64,
+    "heads": 2,
+    "feedforward": 96,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "chunk_size": 40,
+}
+FEW = ["--queries", "4", "--blocks", "2", "--warmup", "1", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("bench") / "act"
+    make_checkpoint("act", folder, Options(seed=1, cameras=(Camera("front", 64, 96),), sizes=SMALL))
+    return str(folder)
+
+
+def test_alone_it_reports_itself(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["--json", str(tmp_path / "r.json"), "--markdown", str(tmp_path / "r.md")]
+    assert main(["bench", folder, *FEW, "--isa", "portable", "--profile", *files]) == 0
+    text = capsys.readouterr().out
+    assert re.search(rf"\| {OURS} +\| fp32 ", text)
+    assert "| backbone.front.layer4.1 " in text and "| conv2d " in text
+    assert (tmp_path / "r.md").read_text() == text.removesuffix("\n")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["policy"], report["isa"], report["threads"]) == ("act", "portable", 1)
+    assert report["speedup_vs_fastest_peer"] is None
+    (ours,) = report["results"]
+    assert ours["n"] == 4 and 0 < ours["median_ms"] <= ours["p95_ms"] <= ours["p99_ms"]
+    assert 0 < ours["departure"] < 1e-4
+    assert report["protocol"]["cameras"] == {"front": "64x96"}
+    assert sum(op["ms"] for op in report["profile"]) > 0
+
+
+@pytest.mark.needs_torch
+@pytest.mark.parametrize("peer", PEERS)
+def test_each_peer_agrees_and_is_timed(peer: str, folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    assert main(["bench", folder, *FEW, "--peers", peer, "--json", str(file)]) == 0
+    report = json.loads(file.read_text())
+    assert [result["runner"] for result in report["results"]] == [OURS, peer]
+    assert report["fastest_peer"] == peer
+    assert report["speedup_vs_fastest_peer"] == report["speedups"][peer]["ratio"] > 0
+    assert all(result["departure"] < 1e-4 for result in report["results"])
+
+
+def test_kernels_of_a_checkpoint(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "k.json"
+    assert main(["bench", folder, "--kernels", "--isa", "portable", "--json", str(file)]) == 0
+    assert "FMA peak, portable" in capsys.readouterr().out
+    report = json.loads(file.read_text())
+    assert report["isa"] == "portable" and report["ceilings"]["fma_gflops"]["portable"] > 0
+    kinds = {layer["kind"] for layer in report["layers"]}
+    assert kinds == {"linear", "conv2d", "attention"}
+    assert all(layer["alone_ms"] > 0 and layer["share_alone"] > 0 for layer in report["layers"])
+    head = next(layer for layer in report["layers"] if layer["shape"] == "40x64x6")
+    assert head["narrow"] and head["reaches_target"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{folder}", "--peers", "tvm"], "unknown peer 'tvm', expected some of torch-eager"),
+        (["{folder}", "--precision", "int8"], "'vla_simd' has no int8 kernels in this version"),
+        (["{folder}", "--soak", "5"], "soak of 5 s: expected at least 30 s"),
+        (["{folder}", "--queries", "0"], "--queries is 0, expected at least 1"),
+        (["{folder}", "--json", "/not/there/r.json"], "there is no folder /not/there"),
+        (["{folder}", "--isa", "mmx"], "mmx"),
+        (["{folder}", "--kernels", "--isa", "mmx"], "instruction set 'mmx' is not available here"),
+        (["/not/there"], "/not/there: no such folder"),
+        ([], "no checkpoint folder given; only --kernels can do without"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(
+    arguments: list[str], message: str, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *(argument.format(folder=folder) for argument in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error
