@@ -1,0 +1,73 @@
+#include <cstdlib>
+#include <stdexcept>
+
+#include "check.hpp"
+#include "kernels/tables.hpp"
+#include "runtime/cpu_features.hpp"
+#include "runtime/dispatch.hpp"
+#include "runtime/probe.hpp"
+
+using namespace vla;
+
+namespace {
+
+// The message of the error that choosing `isa` ends in; empty where it succeeds.
+std::string refusal(const std::string& isa) {
+  try {
+    select_kernels(isa);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST(each_available_isa_can_be_chosen) {
+  unsetenv("VLA_SIMD_ISA");
+  const std::vector<std::string> isas = available_isas();
+  CHECK(!isas.empty() && isas.back() == "portable");
+  for (const std::string& isa : isas) CHECK(select_kernels(isa).isa == isa);
+  CHECK(select_kernels("").isa == isas.front());
+}
+
+TEST(the_environment_forces_an_isa) {
+  setenv("VLA_SIMD_ISA", "portable", 1);
+  CHECK(select_kernels("").isa == std::string("portable"));
+  CHECK(select_kernels(available_isas().front()).isa == available_isas().front());
+  setenv("VLA_SIMD_ISA", "mmx", 1);
+  CHECK(contains(refusal(""), "VLA_SIMD_ISA='mmx': unknown instruction set"));
+  CHECK(contains(refusal(""), "portable"));
+  unsetenv("VLA_SIMD_ISA");
+}
+
+TEST(what_cannot_run_is_refused_with_the_reason) {
+  CHECK(contains(refusal("sse"), "isa='sse': unknown instruction set"));
+  const std::string foreign = neon_kernels() == nullptr ? "neon" : "avx2";
+  CHECK(refusal(foreign) == "isa='" + foreign + "': it is not part of this build");
+  if (avx512_kernels() != nullptr && !cpu_info().has("avx512f")) CHECK(contains(refusal("avx512"), "lacks avx512f"));
+}
+
+TEST(the_cpu_is_described) {
+  const CpuInfo info = cpu_info();
+  CHECK(!info.model.empty());
+  CHECK(info.logical_cpus >= 1);
+  CHECK(info.physical_cores >= 1 && info.physical_cores <= info.logical_cpus);
+  CHECK(default_threads() >= 1 && default_threads() <= info.physical_cores);
+  CHECK(!info.has("a feature that no CPU has"));
+}
+
+TEST(the_peak_is_positive) {
+  for (const std::string& isa : available_isas()) CHECK(fma_peak(select_kernels(isa), 0.01) > 1e6);
+  bool refused = false;
+  try {
+    fma_peak(select_kernels("portable"), 0.0);
+  } catch (const std::invalid_argument&) {
+    refused = true;
+  }
+  CHECK(refused);
+}
+
+CHECK_MAIN()

@@ -1,0 +1,91 @@
+// The arena and constants.
+#include <new>
+#include <stdexcept>
+
+#include "check.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/constants.hpp"
+#include "runtime/dispatch.hpp"
+
+using namespace vla;
+
+// The sanitizers are to answer like the allocator they stand in for. They look these functions up by name.
+extern "C" {
+__attribute__((visibility("default"))) const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+__attribute__((visibility("default"))) const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
+}
+
+namespace {
+
+bool aligned(const void* data, std::size_t alignment) { return reinterpret_cast<std::uintptr_t>(data) % alignment == 0; }
+
+template <typename Error, typename Action>
+bool throws(Action action) {
+  try {
+    action();
+  } catch (const Error&) {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST(arenas_are_aligned_and_zeroed) {
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{64}, std::size_t{1000}, std::size_t{5} << 20}) {
+    const Arena arena(bytes);
+    CHECK(arena.bytes() == bytes);
+    CHECK(aligned(arena.data(), kAlignment));
+    bool zero = true;
+    for (std::size_t i = 0; i < bytes; ++i) zero = zero && arena.data()[i] == std::byte{0};
+    CHECK(zero);
+    arena.data()[bytes - 1] = std::byte{1};
+  }
+  CHECK(Arena(0).data() == nullptr);
+}
+
+TEST(memory_that_cannot_be_had_is_refused) {
+  CHECK(throws<std::bad_alloc>([] { Arena arena(std::size_t{1} << 62); }));
+  CHECK(throws<std::bad_alloc>([] { Arena arena(~std::size_t{0}); }));
+}
+
+TEST(constants_are_copied_or_borrowed) {
+  float values[] = {1.0f, 2.0f, 3.0f};
+  const auto copied = Constant::copy(values, 3, DType::kF32);
+  auto owner = std::make_shared<int>(0);
+  auto borrowed = Constant::borrow(values, 3, DType::kF32, owner);
+  CHECK(owner.use_count() == 2);
+  values[1] = 5.0f;
+  CHECK(reinterpret_cast<const float*>(copied->data())[1] == 2.0f);
+  CHECK(aligned(copied->data(), kAlignment));
+  CHECK(reinterpret_cast<const float*>(borrowed->data())[1] == 5.0f);
+  CHECK(borrowed->bytes() == 12 && borrowed->count() == 3);
+  borrowed.reset();
+  CHECK(owner.use_count() == 1);
+}
+
+TEST(bad_constants_are_refused) {
+  alignas(8) const std::byte bytes[16] = {};
+  CHECK(throws<std::invalid_argument>([&] { Constant::copy(bytes, -1, DType::kU8); }));
+  CHECK(throws<std::invalid_argument>([&] { Constant::borrow(bytes + 1, 2, DType::kI32, nullptr); }));
+  CHECK(Constant::borrow(bytes + 1, 2, DType::kU8, nullptr)->bytes() == 2);
+  CHECK(Constant::copy(nullptr, 0, DType::kF32)->bytes() == 0);
+}
+
+TEST(weights_are_packed_alike_by_any_number_of_threads) {
+  const KernelTable& kernels = select_kernels("");
+  constexpr int64_t kN = 301;
+  constexpr int64_t kK = 700;
+  std::vector<float> weights(kN * kK);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 1013);
+  ThreadPool one(PoolOptions{1, {}, 0});
+  ThreadPool three(PoolOptions{3, {}, 0});
+  const PackedWeights alone(kernels, one, weights.data(), kN, kK);
+  const PackedWeights together(kernels, three, weights.data(), kN, kK);
+  CHECK(alone.n() == kN && alone.k() == kK && alone.bytes() == kernels.packed_size(kN, kK) * 4);
+  CHECK(std::memcmp(alone.data(), together.data(), static_cast<std::size_t>(alone.bytes())) == 0);
+  CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), 0, 5); }));
+  CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), 5, -5); }));
+}
+
+CHECK_MAIN()

@@ -1,0 +1,256 @@
+// What a program refuses: every operand is checked when its operation is added.
+#include <functional>
+
+#include "check.hpp"
+#include "runtime/dispatch.hpp"
+#include "runtime/program_builder.hpp"
+
+using namespace vla;
+
+namespace {
+
+constexpr int64_t kArenaBytes = 1 << 16;
+
+class Fixture {
+ public:
+  Fixture() : pool(PoolOptions{1, {}, 0}), arena(std::make_shared<Arena>(kArenaBytes)) {}
+
+  ProgramBuilder builder() { return ProgramBuilder(kernels, 2, arena); }
+  std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k) {
+    const std::vector<float> values(static_cast<std::size_t>(n * k), 0.5f);
+    return std::make_shared<const PackedWeights>(kernels, pool, values.data(), n, k);
+  }
+
+  const KernelTable& kernels = select_kernels("portable");
+  ThreadPool pool;
+  std::shared_ptr<Arena> arena;
+};
+
+// rows x cols floats at byte `offset` of the arena.
+Operand at(int64_t offset, int64_t rows, int64_t cols, int64_t ld = 0) {
+  return Operand{nullptr, offset, rows, cols, ld == 0 ? cols : ld, DType::kF32};
+}
+
+Operand of(Operand operand, DType dtype) {
+  operand.dtype = dtype;
+  return operand;
+}
+
+Operand constant(int64_t rows, int64_t cols, DType dtype = DType::kF32) {
+  const std::vector<float> values(static_cast<std::size_t>(rows * cols));
+  return Operand{Constant::copy(values.data(), rows * cols, dtype), 0, rows, cols, cols, dtype};
+}
+
+// The message that adding an operation ends in; empty where it is accepted.
+std::string refusal(const std::function<void(ProgramBuilder&)>& add) {
+  Fixture fixture;
+  ProgramBuilder builder = fixture.builder();
+  try {
+    add(builder);
+  } catch (const ProgramError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void check_refused(const char* what, const std::function<void(ProgramBuilder&)>& add) {
+  const std::string message = refusal(add);
+  if (message.find("op 'probe'") != 0 || message.find(what) == std::string::npos) {
+    check::fail(__FILE__, __LINE__, std::string("expected a refusal that says '") + what + "', got '" + message + "'");
+  }
+}
+
+// Places of a linear layer of 4 x 8 -> 4 x 16, each a kilobyte from the next.
+constexpr int64_t kX = 0;
+constexpr int64_t kY = 1024;
+constexpr int64_t kOther = 2048;
+
+std::function<void(ProgramBuilder&)> linear(const Operand& x, const Operand& y, const EpilogueOperands& epilogue = {},
+                                            int64_t n = 16, int64_t k = 8) {
+  return [=](ProgramBuilder& builder) { builder.linear("probe", x, Fixture().weights(n, k), y, epilogue); };
+}
+
+EpilogueOperands with_residual(const Operand& residual) {
+  EpilogueOperands epilogue;
+  epilogue.residual = residual;
+  return epilogue;
+}
+
+using Adder = std::function<void(ProgramBuilder&)>;
+
+Adder conv2d(const Operand& x, ImageSize in, const Window& window, const Operand& y, ImageSize out, int64_t k = 27) {
+  return [=](ProgramBuilder& builder) { builder.conv2d("probe", x, in, Fixture().weights(16, k), window, y, out, {}); };
+}
+
+}  // namespace
+
+TEST(what_fits_is_accepted) {
+  CHECK(refusal(linear(at(kX, 4, 8), at(kY, 4, 16))).empty());
+  CHECK(refusal(linear(at(kX, 4, 8, 20), at(kY, 4, 16, 30))).empty());
+  CHECK(refusal(linear(constant(4, 8), at(kY, 4, 16), with_residual(at(kOther, 1, 16)))).empty());
+  CHECK(refusal(conv2d(at(kX, 16, 3), {4, 4}, {{3, 3}, 1, 1, 1}, at(kY, 16, 16), {4, 4})).empty());
+  CHECK(refusal(linear(at(kX, 4, 8), at(kArenaBytes - 4 * 16 * 4, 4, 16))).empty());
+}
+
+TEST(memory_is_not_exceeded) {
+  check_refused("outside the arena", linear(at(kX, 4, 8), at(kArenaBytes - 4 * 16 * 4 + 4, 4, 16)));
+  check_refused("outside the arena", linear(at(-64, 4, 8), at(kY, 4, 16)));
+  check_refused("outside the arena", linear(at(kArenaBytes, 4, 8), at(kY, 4, 16)));
+  check_refused("outside the arena", linear(at(int64_t{1} << 62, 4, 8), at(kY, 4, 16)));
+  check_refused("outside the arena", linear(at(INT64_MAX - 3, 4, 8), at(kY, 4, 16)));
+  check_refused("outside the arena", linear(at(kX, 4, 8, (int64_t{1} << 31) - 1), at(kY, 4, 16)));
+  check_refused("not aligned", linear(at(kX + 2, 4, 8), at(kY, 4, 16)));
+  Operand beyond = constant(4, 8);
+  beyond.offset = 4;
+  check_refused("outside the constant of 128 bytes", linear(beyond, at(kY, 4, 16)));
+}
+
+TEST(shapes_must_fit) {
+  check_refused("weights are 16x9, expected 16x8", linear(at(kX, 4, 8), at(kY, 4, 16), {}, 16, 9));
+  check_refused("output is 5x16, expected 4x16", linear(at(kX, 4, 8), at(kY, 5, 16)));
+  check_refused("expected at least 1", linear(at(kX, 0, 8), at(kY, 0, 16)));
+  check_refused("expected at least 1", linear(at(kX, -4, 8), at(kY, -4, 16)));
+  check_refused("rows of 8 only 5 apart", linear(at(kX, 4, 8, 5), at(kY, 4, 16)));
+  check_refused("expected at least 1", linear(at(kX, 4, 8, -8), at(kY, 4, 16)));
+  check_refused("residual is 3x16, expected 4x16", linear(at(kX, 4, 8), at(kY, 4, 16), with_residual(at(kOther, 3, 16))));
+  EpilogueOperands epilogue;
+  epilogue.bias = at(kOther, 1, 15);
+  check_refused("bias is 1x15, expected 1x16", linear(at(kX, 4, 8), at(kY, 4, 16), epilogue));
+  epilogue = {};
+  epilogue.gamma = at(kOther, 1, 16);
+  check_refused("gamma and beta go together", linear(at(kX, 4, 8), at(kY, 4, 16), epilogue));
+  epilogue = {};
+  epilogue.activation = static_cast<Activation>(17);
+  check_refused("unknown activation", linear(at(kX, 4, 8), at(kY, 4, 16), epilogue));
+}
+
+TEST(types_must_fit) {
+  check_refused("x is uint8, expected float32", linear(of(at(kX, 4, 8), DType::kU8), at(kY, 4, 16)));
+  check_refused("output is int32, expected float32", linear(at(kX, 4, 8), of(at(kY, 4, 16), DType::kI32)));
+  check_refused("reads a int32 constant as float32", linear(of(constant(4, 8, DType::kI32), DType::kF32), at(kY, 4, 16)));
+  check_refused("the output is in a constant", linear(at(kX, 4, 8), constant(4, 16)));
+  check_refused("ids is float32, expected int32", [](ProgramBuilder& builder) {
+    builder.embedding("probe", constant(10, 16), at(kX, 1, 4), at(kY, 4, 16));
+  });
+}
+
+TEST(weights_must_be_there_and_for_these_kernels) {
+  check_refused("no weights", [](ProgramBuilder& builder) {
+    builder.linear("probe", at(kX, 4, 8), nullptr, at(kY, 4, 16), {});
+  });
+  const KernelTable& best = select_kernels("");
+  if (best.isa == std::string("portable")) return;
+  check_refused("weights are packed for", [&](ProgramBuilder& builder) {
+    ThreadPool pool(PoolOptions{1, {}, 0});
+    const std::vector<float> values(16 * 8);
+    const auto foreign = std::make_shared<const PackedWeights>(best, pool, values.data(), 16, 8);
+    builder.linear("probe", at(kX, 4, 8), foreign, at(kY, 4, 16), {});
+  });
+}
+
+TEST(the_output_shares_no_memory_with_what_is_read) {
+  check_refused("x shares memory with the output", linear(at(kX, 4, 8), at(kX + 64, 4, 16)));
+  check_refused("residual shares memory", linear(at(kX, 4, 8), at(kY, 4, 16), with_residual(at(kY, 4, 16))));
+  // Columns of one matrix may be apart although their rows interleave.
+  CHECK(refusal(linear(at(kX, 4, 8, 24), at(kX + 8 * 4, 4, 16, 24))).empty());
+  CHECK(refusal(linear(at(kX + 16 * 4, 4, 8, 24), at(kX, 4, 16, 24))).empty());
+  check_refused("x shares memory", linear(at(kX, 4, 8, 24), at(kX + 7 * 4, 4, 16, 24)));
+  check_refused("x shares memory", linear(at(kX, 4, 8, 24), at(kX + 9 * 4, 4, 16, 24)));
+  // Element by element, in place is fine, and shifted is not.
+  const auto relu = [](int64_t from) {
+    return [=](ProgramBuilder& b) { b.pointwise("probe", at(from, 4, 8), Activation::kRelu, {}, {}, at(kY, 4, 8)); };
+  };
+  CHECK(refusal(relu(kY)).empty());
+  check_refused("x shares memory", relu(kY + 4));
+}
+
+TEST(windows_must_fit) {
+  const Operand x = at(kX, 16, 3);
+  const Operand y = at(kY, 16, 16);
+  check_refused("output image is 4x4, expected 2x2", conv2d(x, {4, 4}, {{3, 3}, 1, 0, 1}, y, {4, 4}));
+  check_refused("larger than the image", conv2d(x, {4, 4}, {{3, 3}, 1, 0, 4}, y, {1, 1}));
+  check_refused("kernel side, stride or dilation is 0", conv2d(x, {4, 4}, {{3, 3}, 0, 1, 1}, y, {4, 4}));
+  check_refused("kernel side, stride or dilation is 1073741824",
+                conv2d(x, {4, 4}, {{int64_t{1} << 30, int64_t{1} << 30}, 1, 1, 1}, y, {4, 4}));
+  check_refused("padding is -1", conv2d(x, {4, 4}, {{3, 3}, 1, -1, 1}, y, {2, 2}));
+  check_refused("x is 16x3, expected 20x3", conv2d(x, {5, 4}, {{3, 3}, 1, 1, 1}, at(kY, 20, 16), {5, 4}));
+  check_refused("expected them without gaps", conv2d(at(kX, 16, 3, 4), {4, 4}, {{3, 3}, 1, 1, 1}, y, {4, 4}));
+  check_refused("weights are 16x28", conv2d(x, {4, 4}, {{3, 3}, 1, 1, 1}, y, {4, 4}, 28));
+  const auto pool = [](const Window& window, ImageSize out) {
+    return [=](ProgramBuilder& b) {
+      b.max_pool2d("probe", at(kX, 16, 3), {4, 4}, window, at(kY, out.height * out.width, 3), out);
+    };
+  };
+  CHECK(refusal(pool({{2, 2}, 2, 0, 1}, {2, 2})).empty());
+  check_refused("padding of more than half the window", pool({{2, 2}, 2, 2, 1}, {4, 4}));
+  check_refused("not square", pool({{2, 3}, 1, 0, 1}, {3, 2}));
+}
+
+TEST(attention_must_fit) {
+  const auto attention = [](const Operand& q, const Operand& k, const Operand& v, std::optional<Operand> bias,
+                            Heads heads) {
+    return [=](ProgramBuilder& b) { b.attention("probe", q, k, v, bias, at(8192, q.rows, q.cols), heads); };
+  };
+  const Operand q = at(0, 5, 16);
+  const Operand k = at(1024, 7, 8);
+  const Operand v = at(2048, 7, 8);
+  CHECK(refusal(attention(q, k, v, at(4096, 4 * 5, 7), {4, 2, 0.5f})).empty());
+  check_refused("does not divide into 3 heads", attention(q, k, v, {}, {3, 3, 1.0f}));
+  check_refused("over 3 key-value heads", attention(q, k, v, {}, {4, 3, 1.0f}));
+  check_refused("k is 7x8, expected 7x16", attention(q, k, v, {}, {4, 4, 1.0f}));
+  check_refused("v is 6x8, expected 7x8", attention(q, k, at(2048, 6, 8), {}, {4, 2, 1.0f}));
+  check_refused("bias is 5x7, expected 20x7", attention(q, k, v, at(4096, 5, 7), {4, 2, 1.0f}));
+  check_refused("key-value heads is 0", attention(q, k, v, {}, {4, 0, 1.0f}));
+}
+
+TEST(other_operations_must_fit) {
+  check_refused("weight is 1x7, expected 1x8", [](ProgramBuilder& b) {
+    b.layer_norm("probe", at(kX, 4, 8), constant(1, 7), constant(1, 8), 1e-5f, at(kY, 4, 8));
+  });
+  check_refused("x is 3x8, expected 4x8", [](ProgramBuilder& b) {
+    b.rms_norm("probe", at(kX, 3, 8), constant(1, 8), 1e-5f, at(kY, 4, 8));
+  });
+  check_refused("b is 2x8, expected 4x8", [](ProgramBuilder& b) {
+    b.binary("probe", Binary::kAdd, at(kX, 4, 8), at(kOther, 2, 8), at(kY, 4, 8));
+  });
+  check_refused("unknown binary operation", [](ProgramBuilder& b) {
+    b.binary("probe", static_cast<Binary>(9), at(kX, 4, 8), at(kOther, 4, 8), at(kY, 4, 8));
+  });
+  check_refused("output is 2x8, expected 1x8", [](ProgramBuilder& b) {
+    b.mean_rows("probe", at(kX, 4, 8), at(kY, 2, 8));
+  });
+  check_refused("table is 3x255, expected 3x256", [](ProgramBuilder& b) {
+    b.lookup_u8("probe", of(at(kX, 4, 3), DType::kU8), constant(3, 255), at(kY, 4, 3));
+  });
+}
+
+TEST(an_arena_is_needed) {
+  bool refused = false;
+  try {
+    ProgramBuilder builder(select_kernels("portable"), 1, nullptr);
+  } catch (const ProgramError&) {
+    refused = true;
+  }
+  CHECK(refused);
+}
+
+TEST(programs_keep_what_they_need) {
+  Fixture fixture;
+  std::weak_ptr<const Constant> bias;
+  std::shared_ptr<const Program> program;
+  {
+    ProgramBuilder builder = fixture.builder();
+    EpilogueOperands epilogue;
+    epilogue.bias = constant(1, 16);
+    bias = epilogue.bias->constant;
+    builder.linear("probe", at(kX, 4, 8), fixture.weights(16, 8), at(kY, 4, 16), epilogue);
+    program = builder.build();
+    CHECK(builder.build()->ops.empty());
+  }
+  CHECK(program->ops.size() == 1 && program->ops[0].label == "probe");
+  CHECK(!bias.expired());
+  program.reset();
+  CHECK(bias.expired());
+}
+
+CHECK_MAIN()
