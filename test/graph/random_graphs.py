@@ -28,7 +28,8 @@ class GraphMaker:
         self.pool: list[Tensor] = []
         for lifetime in (Lifetime.EPISODE, Lifetime.QUERY, Lifetime.STEP):
             self.pool.append(self.runtime_input(lifetime, (3, 4)))
-        self.pool += [self.constant(3, 4), self.constant(1, 4)]
+        self.pool += [self.constant(3, 4), self.constant(1, 4), self.runtime_input(Lifetime.QUERY, (1, 4))]
+        self.given = len(self.pool)
 
     def name(self, kind: str) -> str:
         self.count += 1
@@ -54,8 +55,8 @@ class GraphMaker:
     def step(self) -> None:
         """Add one operation, or a few that belong together."""
         kinds = [
-            self.linear, self.linear, self.shared_linears, self.add, self.add, self.vector_add, self.binary,
-            self.activation, self.norm, self.film, self.concat, self.slice, self.reshape, self.attention,
+            self.linear, self.chain, self.chain, self.shared_linears, self.add, self.add, self.vector_add,
+            self.binary, self.activation, self.norm, self.film, self.concat, self.slice, self.reshape, self.attention,
             self.mean, self.batch_norm, self.image,
         ]  # fmt: skip
         x = self.pick()
@@ -69,11 +70,22 @@ class GraphMaker:
         self.pool.append(y)
         return y
 
+    def chain(self, x: Tensor) -> None:
+        """A linear layer and what could become its epilogue, in any order and lifetime."""
+        y = self.linear(x, 4)
+        for _ in range(self.draw(st.integers(1, 4))):
+            kind = self.draw(st.sampled_from((self.add, self.vector_add, self.activation, self.film)))
+            kind(y)
+            y = self.pool[-1]
+
     def shared_linears(self, x: Tensor) -> None:
         """Several linear layers of one input, the input of some of them with something added."""
-        positioned = self.b.add(x, self.same_shape(x), name=self.name("positioned"))
-        for source in (positioned, x, positioned):
-            self.linear(source)
+        sources = [x, self.b.add(x, self.same_shape(x), name=self.name("positioned"))]
+        row = self.pick(lambda t: t.shape == (1, x.shape[1]))
+        if row is not None:
+            sources.append(self.b.add(x, row, name=self.name("positioned")))
+        for _ in range(3):
+            self.linear(self.draw(st.sampled_from(sources)))
 
     def add(self, x: Tensor) -> None:
         self.pool.append(self.b.add(x, self.same_shape(x), name=self.name("add")))
@@ -169,7 +181,7 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, dict[str, Array]]:
     maker = GraphMaker(draw)
     for _ in range(draw(st.integers(1, 9))):
         maker.step()
-    computed = maker.pool[5:] or maker.pool
+    computed = maker.pool[maker.given :] or maker.pool
     for index in range(draw(st.integers(1, 3))):
         maker.b.output(f"out{index}", draw(st.sampled_from(computed[-4:])))
     return maker.b.graph(), maker.inputs

@@ -105,6 +105,15 @@ def test_a_layer_that_waits_for_a_runtime_residual_is_not_merged() -> None:
     assert len(runtime_linears(optimize(b.graph(), FoldCache()))) == 2
 
 
+def test_residuals_of_one_row_and_of_many_are_not_merged() -> None:
+    b = Builder()
+    x = rows(b, "x")
+    for name, count in (("one", 1), ("many", 3)):
+        positioned = b.add(x, constant(b, f"{name}.positions", count, 4), name=f"{name}.positioned")
+        b.output(name, layer(b, positioned, name))
+    assert len(runtime_linears(optimize(b.graph(), FoldCache()))) == 2
+
+
 def test_constant_layers_are_not_merged() -> None:
     b = Builder()
     x = constant(b, "x", 3, 4)
