@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -182,6 +184,7 @@ class CountingExecutor(ReferenceExecutor):
         super().__init__()
         self.loaded: list[int] = []
         self.runs: list[Lifetime] = []
+        self.made: list[ReferenceExecutable] = []
 
     def load(self, compiled: CompiledPolicy) -> ReferenceExecutable:
         counting = self
@@ -192,7 +195,8 @@ class CountingExecutor(ReferenceExecutor):
                 counting.runs.append(lifetime)
                 return super().run(lifetime, inputs)
 
-        return Counted(compiled, np.dtype(np.float64))
+        self.made.append(Counted(compiled, np.dtype(np.float64)))
+        return self.made[-1]
 
 
 def test_programs_are_kept_for_the_lengths_used_last(folders: dict[str, Path]) -> None:
@@ -240,6 +244,21 @@ def test_a_closed_policy_says_so(act: Policy) -> None:
     for use in (lambda: act.query(observation()), act.warm_up, lambda: act.set_instruction("go")):
         with pytest.raises(RuntimeError, match="the policy 'act' is closed"):
             use()
+
+
+def test_closing_frees_the_weights(folders: dict[str, Path]) -> None:
+    executor = CountingExecutor()
+    policy = Policy(load_checkpoint(folders["impact"]), executor)
+    policy.set_instruction("go")
+    executables = weakref.WeakSet(executor.made)
+    arrays = [weakref.ref(value) for made in executor.made for value in made._compiled.constants.values()]
+    executor.made.clear()
+    assert len(executables) == 1
+    policy.close()
+    gc.collect()
+    assert len(executables) == 0
+    # Position tables are shared by all policies of the process.
+    assert sum(ref() is not None for ref in arrays) <= 2
 
 
 def test_bad_folders_and_settings_are_named(tmp_path: Path, folders: dict[str, Path]) -> None:

@@ -19,7 +19,7 @@ from vla_simd_ros.executors.base import Executable, Executor, InputError
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Lifetime
-from vla_simd_ros.policies.base import CameraSpec, PolicySpec
+from vla_simd_ros.policies.base import CameraSpec, PolicyDefinition, PolicySpec
 from vla_simd_ros.policies.registry import define_policy
 
 __all__ = ["EXECUTORS", "InputError", "Observation", "Policy", "Query", "Timing"]
@@ -68,6 +68,27 @@ class Query:
     timing: Timing
 
 
+class _Programs:
+    """The weights of a policy and its compiled programs, for the instruction lengths used last."""
+
+    def __init__(self, definition: PolicyDefinition, executor: Executor) -> None:
+        self._definition = definition
+        self._executor = executor
+        self._fold_cache = FoldCache()
+        self._executables: OrderedDict[int | None, Executable] = OrderedDict()
+
+    def executable(self, tokens: int | None) -> Executable:
+        """The programs for an instruction of ``tokens`` tokens, compiled if they are not there."""
+        if tokens in self._executables:
+            self._executables.move_to_end(tokens)
+        else:
+            compiled = compile_graph(self._definition.build(tokens), self._fold_cache)
+            self._executables[tokens] = self._executor.load(compiled)
+            while len(self._executables) > _KEPT_LENGTHS:
+                self._executables.popitem(last=False)
+        return self._executables[tokens]
+
+
 class Policy:
     """A loaded policy. Use :meth:`load` to make one; use it from one thread at a time.
 
@@ -76,18 +97,20 @@ class Policy:
     """
 
     def __init__(self, checkpoint: Checkpoint, executor: Executor) -> None:
-        self._checkpoint = checkpoint
-        self._definition = define_policy(checkpoint)
-        self._tokenizer = checkpoint.tokenizer() if self.spec.uses_instruction else None
-        self._executor = executor
-        self._fold_cache = FoldCache()
-        self._executables: OrderedDict[int | None, Executable] = OrderedDict()
-        self._active: Executable | None = None
-        self._closed = False
+        definition = define_policy(checkpoint)
+        self.spec: PolicySpec = definition.spec
+        """What the policy takes and gives."""
+        self.isa = executor.isa
+        """The instruction set, or the library, that computes."""
+        self.threads = executor.threads
+        """Threads that compute; 0 where the executor leaves it to its library."""
         self.instruction_truncated = False
         """Whether the instruction was longer than the policy takes, and was cut."""
+        self._tokenizer = checkpoint.tokenizer() if self.spec.uses_instruction else None
+        self._programs: _Programs | None = _Programs(definition, executor)
+        self._active: Executable | None = None
         if not self.spec.uses_instruction:
-            self._active = self._executable(None)
+            self._active = self._programs.executable(None)
             self._active.run(Lifetime.EPISODE, {})
 
     @classmethod
@@ -114,28 +137,13 @@ class Policy:
         """The policy's type, e.g. "impact"."""
         return self.spec.type
 
-    @property
-    def spec(self) -> PolicySpec:
-        """What the policy takes and gives."""
-        return self._definition.spec
-
-    @property
-    def isa(self) -> str:
-        """The instruction set, or the library, that computes."""
-        return self._executor.isa
-
-    @property
-    def threads(self) -> int:
-        """Threads that compute; 0 where the executor leaves it to its library."""
-        return self._executor.threads
-
     def set_instruction(self, text: str) -> float:
         """Run the episode program for an instruction; returns the milliseconds spent, compiling included.
 
         A longer text than the policy takes is cut, and ``instruction_truncated`` set. A policy without
         instruction ignores it. Raises :class:`InputError` for an empty text; no instruction is set then.
         """
-        self._check_open()
+        programs = self._open()
         if self._tokenizer is None:
             return 0.0
         start = time.perf_counter_ns()
@@ -144,7 +152,7 @@ class Policy:
             tokens = self._tokenizer.tokenize(text)
         except InstructionError as error:
             raise InputError(str(error)) from None
-        executable = self._executable(len(tokens.ids))
+        executable = programs.executable(len(tokens.ids))
         executable.run(Lifetime.EPISODE, {"token_ids": np.array(tokens.ids, np.int32)})
         self._active = executable
         self.instruction_truncated = tokens.truncated
@@ -156,7 +164,7 @@ class Policy:
         Raises :class:`InputError`, naming the camera or vector, what was given and what is expected, and
         when a policy that takes an instruction has none.
         """
-        self._check_open()
+        self._open()
         if self._active is None:
             raise InputError(f"no instruction is set, the policy '{self.name}' needs one before a query")
         start = time.perf_counter_ns()
@@ -177,12 +185,12 @@ class Policy:
 
     def warm_up(self) -> None:
         """Run every program once on zeros, so that the first query is as fast as the others."""
-        self._check_open()
+        programs = self._open()
         executable = self._active
         if executable is None:
             # Any instruction will do: most of what is prepared does not depend on its length.
             length = self.spec.max_instruction_tokens
-            executable = self._executable(length)
+            executable = programs.executable(length)
             executable.run(Lifetime.EPISODE, {"token_ids": np.zeros(length, np.int32)})
         cameras = {
             name: np.zeros((camera.height, camera.width, camera.channels), np.uint8)
@@ -193,24 +201,13 @@ class Policy:
 
     def close(self) -> None:
         """Free the weights; the policy cannot be used afterwards."""
-        self._closed = True
+        self._programs = None
         self._active = None
-        self._executables.clear()
-        self._fold_cache = FoldCache()
 
-    def _executable(self, tokens: int | None) -> Executable:
-        if tokens in self._executables:
-            self._executables.move_to_end(tokens)
-        else:
-            compiled = compile_graph(self._definition.build(tokens), self._fold_cache)
-            self._executables[tokens] = self._executor.load(compiled)
-            while len(self._executables) > _KEPT_LENGTHS:
-                self._executables.popitem(last=False)
-        return self._executables[tokens]
-
-    def _check_open(self) -> None:
-        if self._closed:
+    def _open(self) -> _Programs:
+        if self._programs is None:
             raise RuntimeError(f"the policy '{self.name}' is closed")
+        return self._programs
 
 
 def make_executor(name: str, *, threads: int = 0, isa: str = "", affinity: Sequence[int] = ()) -> Executor:

@@ -56,8 +56,8 @@ class GraphMaker:
         """Add one operation, or a few that belong together."""
         kinds = [
             self.linear, self.chain, self.chain, self.shared_linears, self.add, self.add, self.vector_add,
-            self.binary, self.activation, self.norm, self.film, self.concat, self.slice, self.reshape, self.attention,
-            self.mean, self.batch_norm, self.image,
+            self.binary, self.activation, self.norm, self.film, self.concat, self.slice, self.reshape,
+            self.attention, self.mean, self.batch_norm, self.image,
         ]  # fmt: skip
         x = self.pick()
         assert x is not None
