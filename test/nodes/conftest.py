@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -96,6 +97,10 @@ class RosBench:
         self.executor.shutdown()
         for node in [*self._nodes, self.helper]:
             node.destroy_node()
+        self._nodes.clear()
+        del node
+        # A lifecycle node's services are on the network until its state machine is freed.
+        gc.collect()
         rclpy.shutdown(context=self.context)
 
 

@@ -46,7 +46,7 @@ class Arm:
         assert self.node.trigger_configure() == TransitionCallbackReturn.SUCCESS
         self.commands = ros.collect(*command, qos.COMMAND)
         self.states: list[ExecutorState] = ros.collect(ExecutorState, "executor_state", qos.STATE)
-        self.epochs = ros.publisher(UInt64, "epoch", qos.EPOCH)
+        self.epochs = ros.publisher(UInt64, "epoch", qos.LATCHED)
         self.joints = ros.publisher(JointState, "joint_states", qos.JOINTS)
         self.chunks = ros.publisher(ActionChunk, "action_chunk", qos.CHUNK)
         assert self.node.trigger_activate() == TransitionCallbackReturn.SUCCESS

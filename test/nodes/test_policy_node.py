@@ -87,7 +87,7 @@ class Robot:
         )
         assert self.node.trigger_configure() == SUCCESS
         self.chunks: list[ActionChunk] = ros.collect(ActionChunk, "action_chunk", qos.CHUNK)
-        self.epochs: list[UInt64] = ros.collect(UInt64, "epoch", qos.EPOCH)
+        self.epochs: list[UInt64] = ros.collect(UInt64, "epoch", qos.LATCHED)
         self.diagnostics: list[DiagnosticArray] = ros.collect(DiagnosticArray, "/diagnostics", qos.STATE)
         kind, suffix = (
             (Image, "")
@@ -304,7 +304,7 @@ def test_an_observation_that_is_too_old_is_not_used(ros: Any) -> None:
 
 def test_an_instruction_starts_an_epoch_and_runs_the_episode_program(ros: Any) -> None:
     robot = Robot(ros)
-    instructions = ros.publisher(String, "instruction", qos.INSTRUCTION)
+    instructions = ros.publisher(String, "instruction", qos.LATCHED)
     robot.observe()
     first = robot.await_chunk()
     robot.next_moment()
@@ -321,10 +321,26 @@ def test_an_instruction_starts_an_epoch_and_runs_the_episode_program(ros: Any) -
     assert robot.epochs[-1].data == second.epoch
 
 
+@pytest.mark.parametrize("profile", [qos.LATCHED, qos.NOT_LATCHED])
+def test_an_instruction_is_heard_from_latching_and_from_plain_publishers(ros: Any, profile: Any) -> None:
+    robot = Robot(ros)
+    ros.publisher(String, "instruction", profile).publish(String(data="put it down"))
+    ros.spin_until(lambda: "put it down" in robot.policy.instructions, "the instruction")
+    ros.settle()
+    assert robot.policy.instructions == ["pick it up", "put it down"]
+
+
+def test_an_instruction_from_before_the_node_is_heard(ros: Any) -> None:
+    early = ros.publisher(String, "instruction", qos.LATCHED, matched=False)
+    early.publish(String(data="put it down"))
+    robot = Robot(ros)
+    ros.spin_until(lambda: "put it down" in robot.policy.instructions, "the instruction")
+
+
 def test_a_chunk_in_flight_is_dropped_when_the_instruction_changes(ros: Any) -> None:
     robot = Robot(ros)
     robot.policy.gate = threading.Semaphore(0)
-    instructions = ros.publisher(String, "instruction", qos.INSTRUCTION)
+    instructions = ros.publisher(String, "instruction", qos.LATCHED)
     robot.observe()
     ros.spin_until(lambda: robot.policy.observations, "a query")
     first_epoch = robot.epochs[-1].data
@@ -345,7 +361,7 @@ def test_an_empty_instruction_is_refused_and_the_one_before_stays(
     epoch = robot.epochs[-1].data if robot.epochs else 0
     ros.spin_until(lambda: robot.epochs, "the first epoch")
     epoch = robot.epochs[-1].data
-    ros.publisher(String, "instruction", qos.INSTRUCTION).publish(String(data=text))
+    ros.publisher(String, "instruction", qos.LATCHED).publish(String(data=text))
     ros.settle()
     assert "it is empty, expected a sentence; 'pick it up' stays" in capfd.readouterr().err
     robot.observe()
@@ -354,7 +370,7 @@ def test_an_empty_instruction_is_refused_and_the_one_before_stays(
 
 def test_an_instruction_that_the_policy_refuses_is_reported_and_nothing_is_queried(ros: Any) -> None:
     robot = Robot(ros)
-    instructions = ros.publisher(String, "instruction", qos.INSTRUCTION)
+    instructions = ros.publisher(String, "instruction", qos.LATCHED)
     instructions.publish(String(data="?"))
     robot.await_diagnostic("the instruction '?' has no words")
     robot.observe()
@@ -370,7 +386,7 @@ def test_an_instruction_that_the_policy_refuses_is_reported_and_nothing_is_queri
 def test_a_long_instruction_is_truncated_with_a_warning(ros: Any) -> None:
     robot = Robot(ros)
     text = " ".join(["word"] * 40)
-    ros.publisher(String, "instruction", qos.INSTRUCTION).publish(String(data=text))
+    ros.publisher(String, "instruction", qos.LATCHED).publish(String(data=text))
     ros.spin_until(lambda: text in robot.policy.instructions, "the instruction")
     robot.await_diagnostic("longer than the policy takes")
 
@@ -380,7 +396,7 @@ def test_without_an_instruction_the_node_waits_for_one(ros: Any) -> None:
     robot.observe()
     robot.await_diagnostic("no instruction: publish one on the topic instruction")
     assert robot.policy.observations == []
-    ros.publisher(String, "instruction", qos.INSTRUCTION).publish(String(data="go"))
+    ros.publisher(String, "instruction", qos.LATCHED).publish(String(data="go"))
     ros.spin_until(lambda: robot.policy.instructions == ["go"], "the instruction")
     robot.next_moment()
     robot.observe()
@@ -472,7 +488,7 @@ def test_a_clock_jump_starts_an_epoch_with_fresh_observations(ros: Any) -> None:
 def test_a_policy_without_instruction_ignores_one(ros: Any, capfd: pytest.CaptureFixture[str]) -> None:
     policy = FakePolicy(PolicySpec("act", SPEC.cameras, 2, 0, 2, 4, 3))
     robot = Robot(ros, policy, instruction="")
-    ros.publisher(String, "instruction", qos.INSTRUCTION).publish(String(data="go"))
+    ros.publisher(String, "instruction", qos.LATCHED).publish(String(data="go"))
     ros.settle()
     assert "a act policy takes none" in capfd.readouterr().err
     robot.observe()

@@ -71,7 +71,7 @@ def test_an_instruction_longer_than_32_tokens_is_cut_and_the_policy_runs_on(
     node = node_with(ros, checkpoints["impact"], instruction="go")
     assert node.trigger_configure() == SUCCESS
     assert node.trigger_activate() == SUCCESS
-    ros.publisher(String, "instruction", qos.INSTRUCTION).publish(String(data="put the tape " * 40))
+    ros.publisher(String, "instruction", qos.LATCHED).publish(String(data="put the tape " * 40))
     output: list[str] = []
 
     def reported() -> bool:

@@ -27,6 +27,7 @@ from vla_simd_ros.nodes.executor_report import (
     supply_status,
 )
 from vla_simd_ros.nodes.executor_settings import ExecutorSettings
+from vla_simd_ros.nodes.latched import subscribe_latched
 from vla_simd_ros.nodes.messages import nanoseconds, raw_chunk
 from vla_simd_ros.nodes.outputs import OUTPUTS
 
@@ -65,7 +66,7 @@ class ExecutorPipeline:
         self._chunks = node.create_subscription(ActionChunk, "action_chunk", self._on_chunk, qos.CHUNK)
         self._subscriptions = [
             self._chunks,
-            node.create_subscription(UInt64, "epoch", self._on_epoch, qos.EPOCH),
+            *subscribe_latched(node, UInt64, "epoch", self._on_epoch),
             node.create_subscription(JointState, "joint_states", self._on_joint_state, qos.JOINTS),
         ]
         self._hold_service = node.create_service(SetBool, "hold", self._on_hold)

@@ -16,6 +16,7 @@ from vla_simd_ros.msg import ActionChunk, QueryTiming
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.diagnostics import Status
 from vla_simd_ros.nodes.episodes import Episode, EpochCounter
+from vla_simd_ros.nodes.latched import subscribe_latched
 from vla_simd_ros.nodes.messages import stamp
 from vla_simd_ros.nodes.observations import Observations
 from vla_simd_ros.nodes.policy_report import observation_status, policy_status
@@ -71,7 +72,7 @@ class PolicyPipeline:
         node = self._node
         self._chunks = node.create_publisher(ActionChunk, "action_chunk", qos.CHUNK)
         self._timing = node.create_publisher(QueryTiming, "query_timing", qos.STATE)
-        self._epoch = node.create_publisher(UInt64, "epoch", qos.EPOCH)
+        self._epoch = node.create_publisher(UInt64, "epoch", qos.LATCHED)
         kind = CompressedImage if self._settings.compressed else Image
         suffix = "/compressed" if self._settings.compressed else ""
         self._subscriptions = [
@@ -82,7 +83,7 @@ class PolicyPipeline:
         ]
         self._subscriptions += [
             node.create_subscription(JointState, "joint_states", self._on_joint_state, qos.JOINTS),
-            node.create_subscription(String, "instruction", self._on_instruction, qos.INSTRUCTION),
+            *subscribe_latched(node, String, "instruction", self._on_instruction),
         ]
         self._reset_service = node.create_service(Trigger, "~/reset", self._on_reset)
 

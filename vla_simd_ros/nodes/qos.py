@@ -18,8 +18,9 @@ CAMERA = _profile(depth=5, reliable=False)
 """Sensor data: a lost frame is not sent again."""
 JOINTS = _profile(depth=100, reliable=False)
 """Best effort matches every publisher; the depth keeps samples to interpolate between."""
-INSTRUCTION = _profile(depth=1, reliable=True, latched=True)
-EPOCH = _profile(depth=1, reliable=True, latched=True)
+LATCHED = _profile(depth=1, reliable=True, latched=True)
+"""Instruction and epoch: a node that comes later gets the last one."""
+NOT_LATCHED = _profile(depth=1, reliable=True)
 CHUNK = _profile(depth=1, reliable=True)
 """Only the newest chunk matters."""
 COMMAND = _profile(depth=1, reliable=True)
