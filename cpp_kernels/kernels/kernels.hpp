@@ -3,6 +3,8 @@
 // Every kernel works on a range of its output, so that the runtime decides how work is shared between
 // threads; no kernel allocates, and none knows of policies. All matrices are row-major fp32; a leading
 // dimension ("ld") counts elements. Images are height x width x channels, so a pixel is a row of channels.
+// A result does not depend on how its range is cut, to the last bit. Outputs overlap no input, except where a
+// kernel says otherwise: long sums pass through them.
 #pragma once
 
 #include <cstddef>
@@ -74,7 +76,7 @@ struct AttentionArgs {
   float scale = 1.0f;
 };
 
-// weight and bias may be null (RMS norm has no bias).
+// weight and bias may be null (RMS norm has no bias). y may be x.
 struct NormArgs {
   const float* x = nullptr;
   int64_t x_ld = 0;
@@ -86,7 +88,7 @@ struct NormArgs {
   float eps = 0.0f;
 };
 
-// y = a (op) b, row by row; b has one row for all when b_ld is 0.
+// y = a (op) b, row by row; b has one row for all when b_ld is 0. y may be a or b.
 struct BinaryArgs {
   const float* a = nullptr;
   int64_t a_ld = 0;
@@ -98,7 +100,7 @@ struct BinaryArgs {
   Binary op = Binary::kAdd;
 };
 
-// y = activation(x), then (1 + gamma) * y + beta where gamma is given.
+// y = activation(x), then (1 + gamma) * y + beta where gamma is given. y may be x.
 struct PointwiseArgs {
   const float* x = nullptr;
   int64_t x_ld = 0;

@@ -25,9 +25,10 @@ struct Lanes {
     front.store(p);
     vla::VLA_ISA::store(p + kAt, back);
   }
-  VLA_INLINE void multiply_add(Vec a, const Lanes& b) {
+  template <typename Value>
+  VLA_INLINE void multiply_add(Value a, const Lanes& b) {
     front.multiply_add(a, b.front);
-    back = fma(a, b.back, back);
+    vla::VLA_ISA::multiply_add(back, a, b.back);
   }
   VLA_INLINE void add(const Lanes& b) {
     front.add(b.front);
@@ -52,7 +53,8 @@ struct Lanes<0> {
   VLA_INLINE void clear() {}
   VLA_INLINE void load(const float*) {}
   VLA_INLINE void store(float*) const {}
-  VLA_INLINE void multiply_add(Vec, const Lanes&) {}
+  template <typename Value>
+  VLA_INLINE void multiply_add(Value, const Lanes&) {}
   VLA_INLINE void add(const Lanes&) {}
   VLA_INLINE void add_one() {}
   VLA_INLINE void relu() {}
@@ -60,6 +62,22 @@ struct Lanes<0> {
 };
 
 using RowLanes = Lanes<kTileVecs>;
+
+// Four adjacent values of each row of the left operand.
+template <int R>
+struct Quads {
+  Quads<R - 1> above;
+  Quad row;
+  VLA_INLINE void load(const float* a, int64_t a_ld) {
+    above.load(a, a_ld);
+    row = load_quad(a + (R - 1) * a_ld);
+  }
+};
+
+template <>
+struct Quads<0> {
+  VLA_INLINE void load(const float*, int64_t) {}
+};
 
 template <int R>
 struct Rows {
@@ -73,6 +91,11 @@ struct Rows {
   VLA_INLINE void multiply_add(const float* a, int64_t a_ld, const RowLanes& b) {
     above.multiply_add(a, a_ld, b);
     row.multiply_add(broadcast(a + (R - 1) * a_ld), b);
+  }
+  template <int K>
+  VLA_INLINE void multiply_add(const Quads<R>& a, const RowLanes& b) {
+    above.template multiply_add<K>(a.above, b);
+    row.multiply_add(take<K>(a.row), b);
   }
   VLA_INLINE void add(const RowLanes& b) {
     above.add(b);
@@ -102,6 +125,8 @@ template <>
 struct Rows<0> {
   VLA_INLINE void clear() {}
   VLA_INLINE void multiply_add(const float*, int64_t, const RowLanes&) {}
+  template <int K>
+  VLA_INLINE void multiply_add(const Quads<0>&, const RowLanes&) {}
   VLA_INLINE void add(const RowLanes&) {}
   VLA_INLINE void add_from(const float*, int64_t) {}
   VLA_INLINE void relu() {}
@@ -125,15 +150,15 @@ __attribute__((noinline)) void finish_in_memory(const float* sums, int64_t rows,
   }
 }
 
-template <int R>
-VLA_INLINE void step(Rows<R>& sums, const float* a, int64_t a_ld, const float* b) {
+template <int K, int R>
+VLA_INLINE void step(Rows<R>& sums, const Quads<R>& a, const float* b) {
   RowLanes lanes;
-  lanes.load(b);
-  sums.multiply_add(a, a_ld, lanes);
+  lanes.load(b + K * kTileCols);
+  sums.template multiply_add<K>(a, lanes);
 }
 
 template <int R>
-void tile(const TileArgs& t) {
+__attribute__((noinline)) void tile(const TileArgs& t) {
   for (int r = 0; r < R; ++r) {  // y is needed after the loop below, and may be far away
     for (int c = 0; c < kTileCols; c += 16) prefetch_to_write(t.y + r * t.y_ld + c);
   }
@@ -145,17 +170,21 @@ void tile(const TileArgs& t) {
     const float* a = t.a + i * t.run_stride;
     int64_t k = t.run;
     for (; k >= 4; k -= 4) {
-      step<R>(sums, a, t.a_ld, b);
-      step<R>(sums, a + 1, t.a_ld, b + kTileCols);
-      step<R>(sums, a + 2, t.a_ld, b + 2 * kTileCols);
-      step<R>(sums, a + 3, t.a_ld, b + 3 * kTileCols);
+      Quads<R> quads;
+      quads.load(a, t.a_ld);
+      step<0>(sums, quads, b);
+      step<1>(sums, quads, b);
+      step<2>(sums, quads, b);
+      step<3>(sums, quads, b);
       prefetch_far(upcoming);
       upcoming += 16;
       a += 4;
       b += 4 * kTileCols;
     }
     for (; k > 0; --k) {
-      step<R>(sums, a, t.a_ld, b);
+      RowLanes lanes;
+      lanes.load(b);
+      sums.multiply_add(a, t.a_ld, lanes);
       ++a;
       b += kTileCols;
     }

@@ -38,6 +38,22 @@ VLA_INLINE Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
 VLA_INLINE Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
 VLA_INLINE Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.v, b.v)}; }
 VLA_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+// sum += a * b, fused. In assembly because only this form of the instruction leaves the sum where it is: of a
+// tile's many sums GCC otherwise lets some change registers at every step, until it has to spill one.
+VLA_INLINE void multiply_add(Vec& sum, Vec a, Vec b) {
+  __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum.v) : "x"(a.v), "x"(b.v));
+}
+
+// Four adjacent values of a row, of which a product takes one at a time: broadcast from memory when taken.
+struct Quad {
+  const float* p;
+};
+VLA_INLINE Quad load_quad(const float* p) { return {p}; }
+template <int K>
+VLA_INLINE Vec take(Quad q) {
+  return broadcast(q.p + K);
+}
+
 // max and min return b where either is NaN.
 VLA_INLINE Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.v, b.v)}; }
 VLA_INLINE Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.v, b.v)}; }

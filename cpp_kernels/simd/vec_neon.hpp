@@ -51,6 +51,27 @@ VLA_INLINE Vec operator-(Vec a, Vec b) { return {vsubq_f32(a.v, b.v)}; }
 VLA_INLINE Vec operator*(Vec a, Vec b) { return {vmulq_f32(a.v, b.v)}; }
 VLA_INLINE Vec operator/(Vec a, Vec b) { return {vdivq_f32(a.v, b.v)}; }
 VLA_INLINE Vec fma(Vec a, Vec b, Vec c) { return {vfmaq_f32(c.v, a.v, b.v)}; }
+// sum += a * b.
+VLA_INLINE void multiply_add(Vec& sum, Vec a, Vec b) { sum = fma(a, b, sum); }
+
+// Four adjacent values of a row, of which a product takes one at a time: a lane of one register.
+struct Quad {
+  float32x4_t v;
+};
+template <int K>
+struct Lane {
+  float32x4_t v;
+};
+VLA_INLINE Quad load_quad(const float* p) { return {vld1q_f32(p)}; }
+template <int K>
+VLA_INLINE Lane<K> take(Quad q) {
+  return {q.v};
+}
+template <int K>
+VLA_INLINE void multiply_add(Vec& sum, Lane<K> a, Vec b) {
+  sum.v = vfmaq_laneq_f32(sum.v, b.v, a.v, K);
+}
+
 // max and min return NaN where either is NaN (elsewhere: b, which callers make the value that may be NaN).
 VLA_INLINE Vec max(Vec a, Vec b) { return {vmaxq_f32(a.v, b.v)}; }
 VLA_INLINE Vec min(Vec a, Vec b) { return {vminq_f32(a.v, b.v)}; }

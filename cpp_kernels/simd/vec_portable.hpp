@@ -60,6 +60,19 @@ VLA_INLINE Vec select(Mask m, Vec yes, Vec no) {
   return {reinterpret_cast<Float4>(bits)};
 }
 VLA_INLINE Mask less(Vec a, Vec b) { return {a.v < b.v}; }
+// sum += a * b.
+VLA_INLINE void multiply_add(Vec& sum, Vec a, Vec b) { sum = fma(a, b, sum); }
+
+// Four adjacent values of a row, of which a product takes one at a time: broadcast from memory when taken.
+struct Quad {
+  const float* p;
+};
+VLA_INLINE Quad load_quad(const float* p) { return {p}; }
+template <int K>
+VLA_INLINE Vec take(Quad q) {
+  return broadcast(q.p + K);
+}
+
 // max and min return b where either is NaN.
 VLA_INLINE Vec max(Vec a, Vec b) { return select({a.v > b.v}, a, b); }
 VLA_INLINE Vec min(Vec a, Vec b) { return select({a.v < b.v}, a, b); }
