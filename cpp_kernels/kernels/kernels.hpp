@@ -88,7 +88,7 @@ struct NormArgs {
   float eps = 0.0f;
 };
 
-// y = a (op) b, row by row; b has one row for all when b_ld is 0. y may be a or b.
+// y = a (op) b, row by row; b has one row for all when b_ld is 0. y may be a, or b of as many rows.
 struct BinaryArgs {
   const float* a = nullptr;
   int64_t a_ld = 0;
