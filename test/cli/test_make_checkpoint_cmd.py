@@ -9,20 +9,15 @@ import pytest
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.cli.__main__ import main
 
-SMALL = [
-    "--dim-model",
-    "16",
-    "--heads",
-    "2",
-    "--feedforward",
-    "16",
-    "--encoder-layers",
-    "1",
-    "--decoder-layers",
-    "1",
-    "--chunk-size",
-    "4",
-]
+SIZES = {
+    "dim-model": 16,
+    "heads": 2,
+    "feedforward": 16,
+    "encoder-layers": 1,
+    "decoder-layers": 1,
+    "chunk-size": 4,
+}
+SMALL = [f"--{name}={value}" for name, value in SIZES.items()]
 
 
 def config(folder: Path) -> dict[str, Any]:
@@ -32,18 +27,8 @@ def config(folder: Path) -> dict[str, Any]:
 
 def test_every_option_reaches_the_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "act"
-    robot = [
-        "--cameras",
-        "top:40x64,wrist",
-        "--image-size",
-        "32x48",
-        "--state-dim",
-        "7",
-        "--env-state-dim",
-        "2",
-        "--action-dim",
-        "5",
-    ]
+    sizes = {"state-dim": 7, "env-state-dim": 2, "action-dim": 5, "image-size": "32x48"}
+    robot = ["--cameras", "top:40x64,wrist", *(f"--{name}={value}" for name, value in sizes.items())]
     others = ["--seed", "9", "--dtype", "bf16", "--pre-norm", "--set", "kl_weight=5", "--set", "license=mit"]
     assert main(["make-checkpoint", "act", "--out", str(out), *robot, *SMALL, *others]) == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ def load_script() -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # Data classes look their module up while it runs.
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 

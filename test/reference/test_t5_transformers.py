@@ -45,7 +45,8 @@ def test_encoder_has_the_states_of_transformers(length: int) -> None:
     with torch.no_grad():
         expected = theirs(input_ids=ids, attention_mask=mask.long()).last_hidden_state
         states = ours(ids, mask)
-    torch.testing.assert_close(states[mask], expected[mask], rtol=0, atol=1e-12)
+    # transformers takes the mean squares of its norms in float32 whatever the precision of the rest.
+    torch.testing.assert_close(states[mask], expected[mask], rtol=0, atol=3e-6)
 
 
 def transformers_sizes() -> dict[str, Any]:
@@ -65,7 +66,7 @@ def transformers_sizes() -> dict[str, Any]:
 def json_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("json")
     (folder / "tokenizer.json").write_text(json.dumps(t5_tokenizer(32128)), encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5TokenizerFast"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
     return folder
 
 
@@ -101,7 +102,7 @@ def test_ids_from_tokenizer_json(json_folder: Path, text: str, length: int) -> N
 @pytest.mark.parametrize("length", [5, 32, 200])
 @pytest.mark.parametrize("text", INSTRUCTIONS)
 def test_ids_from_spiece_model(spiece_folder: Path, text: str, length: int) -> None:
-    theirs = T5Tokenizer.from_pretrained(spiece_folder)
+    theirs = T5Tokenizer.from_pretrained(spiece_folder, local_files_only=True)
 
     expected = theirs(text, truncation=True, max_length=length)["input_ids"]
     assert load_tokenizer([spiece_folder], length).encode(text) == expected

@@ -216,7 +216,7 @@ def test_film_starts_as_the_identity(checkpoint: Checkpoint) -> None:
     from vla_simd_ros.training.impact import ImpactConfig, ImpactPolicy
 
     torch.manual_seed(0)
-    fresh = ImpactPolicy(ImpactConfig.from_json(checkpoint.config))
+    fresh = ImpactPolicy(ImpactConfig.from_json(checkpoint.config, checkpoint.config["text_config"]))
     modulation = fresh.model.film_head(torch.randn(2, 16))
 
     assert [gamma.shape[1] for gamma, _ in modulation] == [64, 128, 256, 512]
@@ -273,3 +273,22 @@ def test_missing_and_unexpected_tensors_are_named(checkpoint: Checkpoint, tmp_pa
 
     with pytest.raises(CheckpointError, match=r"(?s)model.action_head.bias.*model.surprise"):
         load_impact(load_checkpoint(folder))
+
+
+def test_absent_fields_have_the_published_sizes() -> None:
+    from vla_simd_ros.training.impact import ImpactConfig
+    from vla_simd_ros.training.t5 import T5Config
+
+    features = {"observation.state": {"type": "STATE", "shape": [8]}}
+    action = {"action": {"type": "ACTION", "shape": [7]}}
+    config = {"input_features": features, "output_features": action, "type": "impact"}
+
+    assert ImpactConfig.from_json(config, {"architectures": ["T5"]}) == ImpactConfig(
+        state_dim=8, action_dim=7
+    )
+    assert ImpactConfig().text_config == T5Config()
+    assert (ImpactConfig().chunk_size, ImpactConfig().n_encoder_layers, ImpactConfig().n_decoder_layers) == (
+        50,
+        6,
+        4,
+    )

@@ -27,32 +27,41 @@ from vla_simd_ros.training.transformer import (
 class ImpactConfig(LayerConfig):
     """Fields of config.json that shape the network or its loss; dimension 0 means no such input."""
 
-    state_dim: int
-    env_state_dim: int
-    action_dim: int
-    chunk_size: int
-    n_encoder_layers: int
-    n_decoder_layers: int
-    n_vae_encoder_layers: int
-    vision_backbone: str
-    use_vae: bool
-    latent_dim: int
-    kl_weight: float
-    use_film: bool
-    vae_sees_language: bool
-    tokenizer_max_length: int
+    state_dim: int = 6
+    env_state_dim: int = 0
+    action_dim: int = 6
+    chunk_size: int = 50
+    n_encoder_layers: int = 6
+    n_decoder_layers: int = 4
+    n_vae_encoder_layers: int = 4
+    vision_backbone: str = "resnet18"
+    use_vae: bool = True
+    latent_dim: int = 32
+    kl_weight: float = 10.0
+    use_film: bool = True
+    vae_sees_language: bool = True
+    tokenizer_max_length: int = 32
     text_config: T5Config = field(default_factory=T5Config)
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any]) -> ImpactConfig:
-        """From the content of a checkpoint's config.json."""
+    def from_json(cls, config: Mapping[str, Any], text_config: Mapping[str, Any]) -> ImpactConfig:
+        """From the content of a checkpoint's config.json and of its text encoder's configuration.
+
+        Fields that are absent have the published sizes; fields of no consequence here are passed over.
+        """
         inputs, outputs = config["input_features"], config["output_features"]
-        values = {f.name: config[f.name] for f in fields(cls) if f.name in config}
-        values["state_dim"] = _width(inputs, "STATE")
-        values["env_state_dim"] = _width(inputs, "ENV")
-        values["action_dim"] = _width(outputs, "ACTION")
-        values["text_config"] = T5Config(**config["text_config"])
-        return cls(**values)
+        widths = {
+            "state_dim": _width(inputs, "STATE"),
+            "env_state_dim": _width(inputs, "ENV"),
+            "action_dim": _width(outputs, "ACTION"),
+            "text_config": T5Config(**_known(T5Config, text_config)),
+        }
+        return cls(**_known(cls, config) | widths)
+
+
+def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are fields of data class ``cls``."""
+    return {f.name: values[f.name] for f in fields(cls) if f.name in values}
 
 
 def _width(features: Mapping[str, Any], kind: str) -> int:
@@ -78,6 +87,7 @@ class ImpactPolicy(nn.Module):
         self.config = config
         self.model = Impact(config)
 
+    @torch.no_grad()
     def predict(self, inputs: ImpactInputs) -> Tensor:
         """Normalized actions ``[B, chunk, A]`` for the most likely latent, zero."""
         size = inputs.token_ids.shape[0]

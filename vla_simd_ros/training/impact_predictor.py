@@ -22,11 +22,13 @@ def load_impact(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> I
 
     Raises `CheckpointError` if tensors are missing, unexpected or of another shape.
     """
-    policy = ImpactPolicy(ImpactConfig.from_json(checkpoint.config))
     weights = {name: torch.from_numpy(np.array(values)) for name, values in checkpoint.tensors.items()}
+    text_config = checkpoint.option("text_config", dict, {})
     if not any(name.startswith(_TEXT_PREFIX) for name in weights):
-        _, text = checkpoint.text_encoder()
+        # The encoder is frozen in training, so it may have been left out and kept beside the weights.
+        text_config, text = checkpoint.text_encoder()
         weights |= {_TEXT_PREFIX + name: torch.from_numpy(np.array(text[name])) for name in text}
+    policy = ImpactPolicy(ImpactConfig.from_json(checkpoint.config, text_config))
     try:
         policy.load_state_dict(weights)
     except RuntimeError as error:
@@ -43,7 +45,6 @@ class ImpactPredictor:
         self._tokenizer = checkpoint.tokenizer()
         self.policy = load_impact(checkpoint, dtype)
 
-    @torch.no_grad()
     def predict(
         self,
         images: Mapping[str, npt.NDArray[np.uint8]],

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 class LayerConfig:
     """What all layers of one network share."""
 
-    dim_model: int
-    n_heads: int
-    dim_feedforward: int
-    feedforward_activation: str
-    dropout: float
-    pre_norm: bool
+    dim_model: int = 512
+    n_heads: int = 8
+    dim_feedforward: int = 3200
+    feedforward_activation: str = "relu"
+    dropout: float = 0.1
+    pre_norm: bool = False
 
 
 class Encoder(nn.Module):
