@@ -1,8 +1,8 @@
-"""Makes the small policy importable by the tests of this folder."""
+"""Makes the small policy and the random graphs importable by the tests of this folder."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "graph")]
