@@ -34,7 +34,7 @@ def image(encoding: str = "rgb8", padding: int = 0, picture: np.ndarray = PICTUR
 
 
 @pytest.mark.parametrize("encoding", CHANNELS)
-@pytest.mark.parametrize("padding", [0, 5])
+@pytest.mark.parametrize("padding", [0, 5, 12])
 def test_every_accepted_encoding_becomes_rgb(encoding: str, padding: int) -> None:
     result = rgb(image(encoding, padding), "front", SPEC)
     assert np.array_equal(result, PICTURE)
@@ -117,7 +117,7 @@ def test_a_bad_compressed_picture_is_an_error(message: CompressedImage, words: s
 def test_cv_bridge_gives_the_same_pictures() -> None:
     bridge = importlib.import_module("cv_bridge").CvBridge()
     for encoding in CHANNELS:
-        for padding in (0, 5):
+        for padding in (0, 12):
             message = image(encoding, padding)
             assert np.array_equal(bridge.imgmsg_to_cv2(message, "rgb8"), opencv_rgb(message))
     for extension in (".png", ".jpg"):

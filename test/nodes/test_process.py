@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import signal
@@ -56,10 +57,15 @@ sys.exit(run_node(lambda: PolicyNode(load=load), sys.argv))
 class NodeProcess:
     """A node in a process of its own, and the lines it prints."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], namespace: str) -> None:
+        remapping = ["--ros-args", "-r", f"__ns:={namespace}"]
         self.process = subprocess.Popen(
-            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, *command, *remapping],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
+        self.namespace = namespace
         self.lines: queue.Queue[str] = queue.Queue()
         self.seen: list[str] = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -76,9 +82,13 @@ class NodeProcess:
         return any(words in line for line in self.seen)
 
 
+NUMBERS = itertools.count()
+
+
 @contextmanager
 def running(command: list[str]) -> Iterator[NodeProcess]:
-    node = NodeProcess(command)
+    """A node in a namespace of its own, so that it is not taken for one of another test."""
+    node = NodeProcess(command, f"/process_{next(NUMBERS)}")
     try:
         yield node
     finally:
@@ -91,11 +101,11 @@ def ends_on(node: NodeProcess, number: signal.Signals) -> int:
     return node.process.wait(PATIENCE_S)
 
 
-def change(ros: Any, name: str, *transitions: int) -> None:
+def change(ros: Any, node: NodeProcess, name: str, *transitions: int) -> None:
     for transition in transitions:
         request = ChangeState.Request()
         request.transition.id = transition
-        assert ros.call(ChangeState, f"{name}/change_state", request).success
+        assert ros.call(ChangeState, f"{node.namespace}/{name}/change_state", request).success
 
 
 def wait(ros: Any, node: NodeProcess, words: str, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -113,9 +123,9 @@ CONFIGURE, ACTIVATE = Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACT
 def test_the_policy_node_ends_in_the_middle_of_a_query(ros: Any, number: signal.Signals) -> None:
     parameters = ["--ros-args", "-p", "checkpoint:=fast", "-p", "joints:=[a]"]
     with running(["-c", POLICY, *parameters]) as node:
-        change(ros, "policy_node", CONFIGURE, ACTIVATE)
-        frames = ros.publisher(Image, "camera/front/image_raw", qos.STATE)
-        joints = ros.publisher(JointState, "joint_states", qos.STATE)
+        change(ros, node, "policy_node", CONFIGURE, ACTIVATE)
+        frames = ros.publisher(Image, f"{node.namespace}/camera/front/image_raw", qos.STATE)
+        joints = ros.publisher(JointState, f"{node.namespace}/joint_states", qos.STATE)
 
         def observe() -> None:
             now = ros.helper.get_clock().now().to_msg()
@@ -131,7 +141,7 @@ def test_the_policy_node_ends_in_the_middle_of_a_query(ros: Any, number: signal.
 
 def test_the_policy_node_ends_in_the_middle_of_loading(ros: Any) -> None:
     with running(["-c", POLICY, "--ros-args", "-p", "checkpoint:=slow"]) as node:
-        client = ros.helper.create_client(ChangeState, "policy_node/change_state")
+        client = ros.helper.create_client(ChangeState, f"{node.namespace}/policy_node/change_state")
         ros.spin_until(client.service_is_ready, "the service")
         request = ChangeState.Request()
         request.transition.id = CONFIGURE
@@ -143,13 +153,13 @@ def test_the_policy_node_ends_in_the_middle_of_loading(ros: Any) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_chunk_executor_ends_while_active(ros: Any, number: signal.Signals) -> None:
     with running(["-m", "vla_simd_ros.nodes.chunk_executor_node"]) as node:
-        change(ros, "chunk_executor_node", CONFIGURE, ACTIVATE)
-        ros.publisher(ActionChunk, "action_chunk", qos.CHUNK)
+        change(ros, node, "chunk_executor_node", CONFIGURE, ACTIVATE)
+        ros.publisher(ActionChunk, f"{node.namespace}/action_chunk", qos.CHUNK)
         assert ends_on(node, number) == 0
 
 
 def test_an_idle_node_ends(ros: Any) -> None:
     with running(["-m", "vla_simd_ros.nodes.policy_node"]) as node:
-        client = ros.helper.create_client(ChangeState, "policy_node/change_state")
+        client = ros.helper.create_client(ChangeState, f"{node.namespace}/policy_node/change_state")
         ros.spin_until(client.service_is_ready, "the service")
         assert ends_on(node, signal.SIGINT) == 0

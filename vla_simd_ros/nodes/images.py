@@ -61,7 +61,8 @@ def rgb(message: Any, camera: str, spec: CameraSpec) -> Picture:
     if not hasattr(message, "encoding"):
         return _decoded(message, camera, spec)
     check_image(message, camera, spec)
-    if CvBridge is None:
+    # cv_bridge shears a picture whose rows do not end on a whole pixel.
+    if CvBridge is None or message.step % CHANNELS[message.encoding]:
         return opencv_rgb(message)
     picture: Picture = CvBridge().imgmsg_to_cv2(message, "rgb8")
     return np.ascontiguousarray(picture)
