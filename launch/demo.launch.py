@@ -10,7 +10,13 @@ from typing import Any
 
 from ament_index_python.packages import get_package_share_directory
 from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, LogInfo, OpaqueFunction
+from launch.actions import (
+    DeclareLaunchArgument,
+    IncludeLaunchDescription,
+    LogInfo,
+    OpaqueFunction,
+    SetLaunchConfiguration,
+)
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
@@ -20,7 +26,7 @@ from vla_simd_ros.sim.demo_policy import image_size, random_checkpoint
 
 SHARE = Path(get_package_share_directory("vla_simd_ros"))
 
-# Arguments that are not handed on as they are; all others are those of policy.launch.py.
+# The arguments that differ from those of policy.launch.py, which are this file's too.
 ARGUMENTS = {
     "checkpoint": ("", "Folder of the LeRobot checkpoint; empty: a random, untrained IMPACT."),
     "instruction": ("pick up the red cube", "Instruction to start with."),
@@ -28,11 +34,21 @@ ARGUMENTS = {
 }
 
 
-def nodes(context: LaunchContext) -> list[Any]:
+def choose_checkpoint(context: LaunchContext) -> list[Any]:
+    """Sets the launch argument checkpoint where it was left empty, and says what runs."""
     given = LaunchConfiguration("checkpoint").perform(context)
-    folder = Path(given) if given else random_checkpoint(print)
-    width, height = image_size(load_checkpoint(folder))
-    simulation = Node(
+    if given:
+        return [LogInfo(msg=f"policy: {given}")]
+    folder = random_checkpoint(print)
+    note = f"policy: {folder}, random and untrained: the arm moves without purpose"
+    return [SetLaunchConfiguration("checkpoint", str(folder)), LogInfo(msg=note)]
+
+
+def simulation(context: LaunchContext) -> list[Any]:
+    """The simulated robot, with pictures of the size that the checkpoint wants."""
+    checkpoint = load_checkpoint(Path(LaunchConfiguration("checkpoint").perform(context)))
+    width, height = image_size(checkpoint)
+    node = Node(
         package="vla_simd_ros",
         executable="robot_sim_node",
         name="robot_sim_node",
@@ -44,23 +60,19 @@ def nodes(context: LaunchContext) -> list[Any]:
         output="screen",
         emulate_tty=True,
     )
-    robot = IncludeLaunchDescription(
-        PythonLaunchDescriptionSource(str(SHARE / "launch" / "policy.launch.py")),
-        launch_arguments={"checkpoint": str(folder)}.items(),
-    )
-    note = "" if given else " (random and untrained: the arm moves without purpose)"
-    return [LogInfo(msg=f"policy: {folder}{note}"), robot, simulation]
+    return [node]
 
 
 def generate_launch_description() -> LaunchDescription:
-    # The namespace is an argument of policy.launch.py too, but the simulation needs it before that is read.
-    declared = {**ARGUMENTS, "namespace": ("", "Namespace of all nodes.")}
+    policy = PythonLaunchDescriptionSource(str(SHARE / "launch" / "policy.launch.py"))
     return LaunchDescription(
         [
             *(
                 DeclareLaunchArgument(name, default_value=default, description=description)
-                for name, (default, description) in declared.items()
+                for name, (default, description) in ARGUMENTS.items()
             ),
-            OpaqueFunction(function=nodes),
+            OpaqueFunction(function=choose_checkpoint),
+            IncludeLaunchDescription(policy),
+            OpaqueFunction(function=simulation),
         ]
     )

@@ -51,7 +51,7 @@ EXECUTOR_ARGUMENTS = {"control_rate": float, "mode": str, "dry_run": "boolean"}
 
 
 def convert(name: str, text: str, kind: Any) -> Any:
-    """The value of an argument, as the node's parameter wants it. Raises ValueError that names the argument."""
+    """The value of an argument, as the node's parameter wants it. Raises ValueError naming the argument."""
     if kind == "boolean":
         if text.lower() not in ("true", "false"):
             raise ValueError(f"launch argument {name}: got '{text}', expected true or false")
@@ -59,7 +59,9 @@ def convert(name: str, text: str, kind: Any) -> Any:
     try:
         return kind(text)
     except ValueError as error:
-        raise ValueError(f"launch argument {name}: got '{text}', expected a number ({kind.__name__})") from error
+        raise ValueError(
+            f"launch argument {name}: got '{text}', expected a number ({kind.__name__})"
+        ) from error
 
 
 def given(context: LaunchContext, kinds: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +74,9 @@ def start(node: LifecycleNode) -> list[RegisterEventHandler]:
     """Event handlers that configure a node when its process starts, and activate it when that succeeded."""
 
     def change(transition: int) -> EmitEvent:
-        return EmitEvent(event=ChangeState(lifecycle_node_matcher=matches_action(node), transition_id=transition))
+        return EmitEvent(
+            event=ChangeState(lifecycle_node_matcher=matches_action(node), transition_id=transition)
+        )
 
     autostart = IfCondition(LaunchConfiguration("autostart"))
     return [

@@ -17,6 +17,9 @@ REQUIREMENTS = {
     "needs_cv_bridge": ("cv_bridge", "the package cv_bridge is not installed"),
 }
 
+# The reference implementations live in an environment of their own (scripts/make_reference_env.sh).
+collect_ignore = [] if importlib.util.find_spec("lerobot") else ["reference"]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = {

@@ -1,0 +1,193 @@
+"""The launch files, run with the real launch."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rclpy
+from lifecycle_msgs.srv import GetState
+from rcl_interfaces.srv import GetParameters
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.parameter import parameter_value_to_python
+from trajectory_msgs.msg import JointTrajectory
+from vla_simd_ros.msg import ActionChunk
+
+pytestmark = pytest.mark.needs_launch
+
+LAUNCH = Path(__file__).parents[2] / "launch"
+REQUIRED = {"checkpoint", "cameras", "instruction", "control_rate", "mode", "precision", "threads", "dry_run"}
+
+
+class Observer:
+    """A node of this process that looks at the launched ones."""
+
+    def __init__(self) -> None:
+        self.context = Context()
+        rclpy.init(context=self.context)
+        self.node = Node("observer", context=self.context)
+        self._executor = SingleThreadedExecutor(context=self.context)
+        self._executor.add_node(self.node)
+
+    def spin(self) -> None:
+        self._executor.spin_once(timeout_sec=0.05)
+
+    def listen(self, kind: Any, topic: str) -> list[Any]:
+        messages: list[Any] = []
+        self.node.create_subscription(kind, topic, messages.append, 10)
+        return messages
+
+    def call(self, kind: Any, service: str, request: Any, timeout: float = 5.0) -> Any:
+        """The answer, or None when there is no such service yet."""
+        client = self.node.create_client(kind, service)
+        try:
+            if not client.wait_for_service(timeout_sec=0.2):
+                return None
+            future = client.call_async(request)
+            self._executor.spin_until_future_complete(future, timeout)
+            return future.result() if future.done() else None
+        finally:
+            self.node.destroy_client(client)
+
+    def state(self, node: str) -> str:
+        answer = self.call(GetState, f"{node}/get_state", GetState.Request())
+        return answer.current_state.label if answer else ""
+
+    def parameters(self, node: str, *names: str) -> list[Any]:
+        answer = self.call(GetParameters, f"{node}/get_parameters", GetParameters.Request(names=names))
+        assert answer is not None, f"{node} does not answer for its parameters"
+        return [parameter_value_to_python(value) for value in answer.values]
+
+    def close(self) -> None:
+        self._executor.shutdown()
+        self.node.destroy_node()
+        rclpy.shutdown(context=self.context)
+
+
+@pytest.fixture
+def observer() -> Iterator[Observer]:
+    observer = Observer()
+    yield observer
+    observer.close()
+
+
+@pytest.mark.parametrize("name", ["policy.launch.py", "demo.launch.py"])
+def test_arguments_are_declared_and_described(name: str) -> None:
+    from launch import LaunchContext
+    from launch.launch_description_sources import PythonLaunchDescriptionSource
+    from launch.utilities import perform_substitutions
+
+    description = PythonLaunchDescriptionSource(str(LAUNCH / name)).get_launch_description(LaunchContext())
+    arguments = {argument.name: argument for argument in description.get_launch_arguments()}
+    assert set(arguments) >= REQUIRED
+    for argument in arguments.values():
+        assert len(argument.description) > 10, f"{argument.name} is not described"
+        assert argument.default_value is not None, f"{argument.name} must be given"
+    if name == "demo.launch.py":
+        instruction = perform_substitutions(LaunchContext(), arguments["instruction"].default_value)
+        assert instruction, "the demo's policy needs an instruction to start with"
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "expected"),
+    [
+        ("dry_run", "maybe", "launch argument dry_run: got 'maybe', expected true or false"),
+        ("control_rate", "fast", "launch argument control_rate: got 'fast', expected a number (float)"),
+        ("threads", "2.5", "launch argument threads: got '2.5', expected a number (int)"),
+    ],
+)
+def test_wrong_argument_is_named(
+    launch_file: Callable[..., Any], argument: str, value: str, expected: str
+) -> None:
+    launched = launch_file("policy.launch.py", **{argument: value})
+    assert launched.wait() != 0
+    assert expected in launched.output()
+
+
+def test_demo_runs_with_its_arguments_and_ends_on_interrupt(
+    launch_file: Callable[..., Any], observer: Observer, small_policy: Path
+) -> None:
+    chunks = observer.listen(ActionChunk, "arm/action_chunk")
+    commands = observer.listen(JointTrajectory, "arm/joint_trajectory")
+    launched = launch_file(
+        "demo.launch.py",
+        checkpoint=str(small_policy),
+        namespace="arm",
+        instruction="wave",
+        control_rate="20.0",
+        mode="lagged",
+        threads="1",
+    )
+
+    def running() -> bool:
+        observer.spin()
+        return bool(chunks and commands)
+
+    launched.wait_until(running, "chunks and commands")
+    assert chunks[0].instruction == "wave"
+    assert observer.state("arm/policy_node") == "active"
+    assert observer.state("arm/chunk_executor_node") == "active"
+    assert observer.parameters("arm/chunk_executor_node", "control_rate", "mode", "dry_run") == [
+        20.0,
+        "lagged",
+        False,
+    ]
+    assert observer.parameters("arm/policy_node", "threads", "precision") == [1, "fp32"]
+    assert observer.parameters("arm/robot_sim_node", "image_width", "image_height") == [96, 64]
+    launched.interrupt()
+    for node in ("policy_node", "chunk_executor_node", "robot_sim_node"):
+        assert f"{node}" in launched.output()
+    assert launched.output().count("process has finished cleanly") == 3, launched.output()
+
+
+def test_policy_without_autostart_waits_for_a_manager(
+    launch_file: Callable[..., Any], observer: Observer, small_policy: Path
+) -> None:
+    launched = launch_file(
+        "policy.launch.py", checkpoint=str(small_policy), autostart="false", dry_run="true"
+    )
+    launched.wait_until(lambda: observer.state("policy_node") != "", "the policy node")
+    launched.wait_until(lambda: observer.state("chunk_executor_node") != "", "the chunk executor")
+    assert observer.state("policy_node") == "unconfigured"
+    assert observer.state("chunk_executor_node") == "unconfigured"
+    assert observer.parameters("chunk_executor_node", "dry_run") == [True]
+
+
+def test_missing_checkpoint_leaves_the_nodes_usable(
+    launch_file: Callable[..., Any], observer: Observer, tmp_path: Path
+) -> None:
+    missing = tmp_path / "nowhere"
+    launched = launch_file("policy.launch.py", checkpoint=str(missing))
+    launched.wait_until(lambda: str(missing) in launched.output(), "the error that names the folder")
+    launched.wait_until(lambda: observer.state("policy_node") == "unconfigured", "the policy node to be back")
+
+
+@pytest.mark.needs_ros2cli
+def test_ros2_command(launch_file: Callable[..., Any], observer: Observer, small_policy: Path) -> None:
+    def ros2(*arguments: str) -> str:
+        done = subprocess.run(["ros2", *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"ros2 {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    launched = launch_file("demo.launch.py", checkpoint=str(small_policy))
+    chunks = observer.listen(ActionChunk, "action_chunk")
+
+    def running() -> bool:
+        observer.spin()
+        return bool(chunks)
+
+    launched.wait_until(running, "chunks")
+    # Without the background process of the command, which would outlive the test.
+    alone = ("--no-daemon", "--spin-time", "2")
+    assert "active [3]" in ros2("lifecycle", "get", *alone, "/policy_node")
+    assert "Double value is: 30.0" in ros2("param", "get", *alone, "/chunk_executor_node", "control_rate")
+    assert "vla_simd_ros/msg/QueryTiming" in ros2("topic", "info", *alone, "/query_timing")
+    assert "total_ms" in ros2("topic", "echo", "--once", "/query_timing", "vla_simd_ros/msg/QueryTiming")
+    assert "success=True" in ros2("service", "call", "/hold", "std_srvs/srv/SetBool", "{data: true}")
+    assert "successful" in ros2("lifecycle", "set", *alone, "/policy_node", "deactivate")
+    assert "inactive [2]" in ros2("lifecycle", "get", *alone, "/policy_node")
