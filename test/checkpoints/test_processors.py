@@ -69,7 +69,9 @@ def test_missing_statistic(folder: Path) -> None:
 
 def test_statistics_nobody_needs_are_not_read(folder: Path) -> None:
     stats = load_file(folder / STATE_FILE)
-    stats["observation.other.count"] = np.array([np.nan], np.float32)
+    stats["observation.other.mean"] = np.array([np.nan], np.float32)
+    stats["observation.state.q01"] = np.array([np.nan], np.float32)
+    stats["observation.state.count"] = np.array([9], np.int64)
     save_file(stats, folder / STATE_FILE)
 
     load_checkpoint(folder)

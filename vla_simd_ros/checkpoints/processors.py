@@ -7,7 +7,7 @@ name a ``state_file`` with the statistics. Old folders keep the statistics among
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,15 @@ class Processors:
 
 @dataclass(frozen=True)
 class _Step:
-    """A normalization step: modes by feature kind, statistics by feature, and where they came from."""
+    """A normalization step: modes by feature kind, and the file with its statistics.
+
+    ``key`` gives the part of a statistic's tensor name that stands for the feature, ``source`` names
+    the file in errors. Statistics that no mode asks for are never read.
+    """
 
     modes: Mapping[FeatureKind, NormMode]
-    stats: Mapping[str, Statistics]
+    file: TensorFile | None
+    key: Callable[[Feature], str]
     eps: float
     source: str
     only: frozenset[str] | None = None
@@ -66,12 +71,17 @@ class _Step:
         return self.modes.get(feature.kind, NormMode.IDENTITY)
 
     def normalizer(self, feature: Feature) -> Normalizer:
-        stats = self.stats.get(feature.name, {})
-        return make_normalizer(feature, self.mode(feature), stats, self.eps, self.source)
+        return make_normalizer(feature, self.mode(feature), self._statistics(feature), self.eps, self.source)
 
     def unnormalizer(self, feature: Feature) -> Unnormalizer:
-        stats = self.stats.get(feature.name, {})
-        return make_unnormalizer(feature, self.mode(feature), stats, self.eps, self.source)
+        return make_unnormalizer(
+            feature, self.mode(feature), self._statistics(feature), self.eps, self.source
+        )
+
+    def _statistics(self, feature: Feature) -> Statistics:
+        names = {name: f"{self.key(feature)}.{name}" for name in self.mode(feature).statistics}
+        file = self.file
+        return {} if file is None else {n: file.tensor(key) for n, key in names.items() if key in file}
 
 
 def read_processors(
@@ -134,11 +144,17 @@ def _normalization(
     modes = read_modes(json_file.field(config, "norm_map", dict, where), where)
     _check_features(config, declared, where)
     eps = json_file.field(config, "eps", float, where) if "eps" in config else _DEFAULT_EPS
-    only = config.get("normalize_observation_keys")
+    keys = "normalize_observation_keys"
+    only = None if config.get(keys) is None else json_file.field(config, keys, list, where)
+    chosen = None if only is None else frozenset(only)
     if "state_file" not in entry:
-        return _Step(modes, {}, eps, f"{where} (which names no state_file)", only and frozenset(only))
+        return _Step(modes, None, _feature_name, eps, f"{where} (which names no state_file)", chosen)
     state = TensorFile(folder / json_file.field(entry, "state_file", str, where))
-    return _Step(modes, _group_statistics(state), eps, str(state.path), only and frozenset(only))
+    return _Step(modes, state, _feature_name, eps, str(state.path), chosen)
+
+
+def _feature_name(feature: Feature) -> str:
+    return feature.name
 
 
 def read_modes(mapping: Mapping[str, Any], where: object) -> dict[FeatureKind, NormMode]:
@@ -173,19 +189,6 @@ def _check_features(config: dict[str, Any], declared: Mapping[str, Feature], whe
             raise CheckpointError(
                 f"{where}: {subject} has shape {list(feature.shape)}, config.json has {list(expected.shape)}"
             )
-
-
-def _group_statistics(state: TensorFile) -> dict[str, dict[str, Any]]:
-    """``feature.statistic`` tensors, grouped by feature. Values are read (and checked) only when used."""
-    grouped: dict[str, dict[str, Any]] = {}
-    for key in state:
-        name, _, statistic = key.rpartition(".")
-        if statistic in _USED_STATISTICS:
-            grouped.setdefault(name, {})[statistic] = state.tensor(key)
-    return grouped
-
-
-_USED_STATISTICS = frozenset(s for mode in NormMode for s in mode.statistics)
 
 
 def _rename_map(path: Path, step: Mapping[str, Any]) -> dict[str, str]:
@@ -223,19 +226,14 @@ def _from_weights(
     where = folder / "config.json"
     modes = read_modes(json_file.field(config, "normalization_mapping", dict, where), where)
     source = f"{weights.path} (the folder has no {PREPROCESSOR})"
-    before = _Step(modes, _buffers(weights, "normalize_inputs", features_in), _DEFAULT_EPS, source)
-    after = _Step(modes, _buffers(weights, "unnormalize_outputs", features_out), _DEFAULT_EPS, source)
+    before = _Step(modes, weights, _buffer_key("normalize_inputs"), _DEFAULT_EPS, source)
+    after = _Step(modes, weights, _buffer_key("unnormalize_outputs"), _DEFAULT_EPS, source)
     return Processors(
         {name: before.normalizer(feature) for name, feature in features_in.items()},
         {name: after.unnormalizer(feature) for name, feature in features_out.items()},
     )
 
 
-def _buffers(weights: TensorFile, group: str, features: Mapping[str, Feature]) -> dict[str, Statistics]:
-    """Statistics stored among the weights; dots of a feature's key became underscores there."""
-    found: dict[str, Statistics] = {}
-    for name in features:
-        prefix = f"{group}.buffer_{name.replace('.', '_')}."
-        present = (s for s in sorted(_USED_STATISTICS) if prefix + s in weights)
-        found[name] = {statistic: weights.tensor(prefix + statistic) for statistic in present}
-    return found
+def _buffer_key(group: str) -> Callable[[Feature], str]:
+    """Names of statistics kept among the weights, where dots of a feature's key became underscores."""
+    return lambda feature: f"{group}.buffer_{feature.name.replace('.', '_')}"
