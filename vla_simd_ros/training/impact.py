@@ -167,7 +167,7 @@ class Impact(nn.Module):
             self.vae_encoder_robot_state_input_proj = nn.Linear(config.state_dim, width)
             tokens += 1
         if config.vae_sees_language:
-            self.vae_encoder_text_input_proj = nn.Linear(text, width)
+            self.vae_encoder_language_input_proj = nn.Linear(text, width)
             tokens += 1
         self.vae_encoder_action_input_proj = nn.Linear(config.action_dim, width)
         self.vae_encoder_latent_output_proj = nn.Linear(width, 2 * config.latent_dim)
@@ -205,7 +205,7 @@ class Impact(nn.Module):
         if self.config.state_dim:
             tokens.append(self.vae_encoder_robot_state_input_proj(inputs.state)[:, None])
         if self.config.vae_sees_language:
-            tokens.append(self.vae_encoder_text_input_proj(mean_state(states, inputs.token_mask))[:, None])
+            tokens.append(self.vae_encoder_language_input_proj(mean_state(states, inputs.token_mask))[:, None])
         padding = torch.cat((is_pad.new_zeros(size, len(tokens)), is_pad), dim=1)
         tokens.append(self.vae_encoder_action_input_proj(actions))
         encoded = self.vae_encoder(torch.cat(tokens, dim=1), self.vae_encoder_pos_enc, padding)

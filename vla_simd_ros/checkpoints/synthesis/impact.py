@@ -37,7 +37,7 @@ def impact_recipe(options: Options) -> Recipe:
     make.linear("model.text_input_proj", text["d_model"], config["dim_model"])
     make.embedding("model.text_pos_embed", config["tokenizer_max_length"], config["dim_model"])
     if config["use_vae"] and language:
-        make.linear("model.vae_encoder_text_input_proj", text["d_model"], config["dim_model"])
+        make.linear("model.vae_encoder_language_input_proj", text["d_model"], config["dim_model"])
     if config["use_film"]:
         _add_film(make, text["d_model"], output_channels(config["vision_backbone"]) // STAGE_WIDTHS[-1])
     steps = features.preprocessor_steps(config, (_tokenizer_step(config),))
