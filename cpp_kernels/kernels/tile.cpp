@@ -159,8 +159,11 @@ VLA_INLINE void step(Rows<R>& sums, const Quads<R>& a, const float* b) {
 
 template <int R>
 __attribute__((noinline)) void tile(const TileArgs& t) {
-  for (int r = 0; r < R; ++r) {  // y is needed after the loop below, and may be far away
-    for (int c = 0; c < kTileCols; c += 16) prefetch_to_write(t.y + r * t.y_ld + c);
+  for (int r = 0; r < R; ++r) {  // both are needed after the loop below, and may be far away
+    for (int c = 0; c < kTileCols; c += 16) {
+      prefetch_to_write(t.y + r * t.y_ld + c);
+      if (t.residual) prefetch_far(t.residual + r * t.residual_ld + c);
+    }
   }
   Rows<R> sums;
   sums.clear();

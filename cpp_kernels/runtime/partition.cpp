@@ -7,6 +7,13 @@ constexpr int64_t kChunksPerThread = 4;
 // About ten microseconds of matrix product on one core: a hundred times the cost of taking a chunk.
 constexpr int64_t kMinChunkCost = int64_t{1} << 20;
 
+// Every chunk of rows reads all of the weights, so it should have enough rows to be worth that.
+constexpr int64_t kMinTilesPerChunk = 12;
+
+int64_t row_chunks(int64_t chunks, int64_t tiles, int threads) {
+  return std::min({chunks, tiles, std::max<int64_t>(threads, tiles / kMinTilesPerChunk)});
+}
+
 Grid grid_of(const KernelTable& kernels, int64_t m, int64_t n) {
   Grid grid;
   grid.rows = m;
@@ -36,7 +43,7 @@ Grid cut_linear(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, int
   if (by_panels) {
     grid.panel_chunks = std::min(chunks, grid.panels);
   } else {
-    grid.row_chunks = std::min(chunks, tiles);
+    grid.row_chunks = row_chunks(chunks, tiles, threads);
   }
   return grid;
 }
@@ -47,7 +54,7 @@ Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, int
   const int64_t tile_cost = 2 * grid.tile_rows * kernels.tile_cols * k;
   const int64_t chunks = chunk_count(tiles * grid.panels, tile_cost, threads);
   if (tiles >= 2 * threads) {
-    grid.row_chunks = std::min(chunks, tiles);
+    grid.row_chunks = row_chunks(chunks, tiles, threads);
   } else {
     grid.panel_chunks = std::min(chunks, grid.panels);
   }
