@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <new>
 
@@ -27,7 +26,6 @@ AlignedBuffer::AlignedBuffer(std::size_t bytes) : bytes_(bytes) {
 #ifdef MADV_HUGEPAGE
   if (large) madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice only: may be refused
 #endif
-  std::memset(data, 0, bytes);
 }
 
 void AlignedBuffer::Release::operator()(std::byte* data) const { std::free(data); }

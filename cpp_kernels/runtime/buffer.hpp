@@ -1,4 +1,4 @@
-// Cache-line aligned memory of a fixed size, zeroed, owned by one holder.
+// Cache-line aligned memory of a fixed size, not initialized, owned by one holder.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <limits>
 
 #include "runtime/affinity.hpp"
@@ -43,6 +44,7 @@ void Engine::prepare(const Program& program) {
   if (need.shared == capacity_.shared && need.per_thread == capacity_.per_thread) return;
   const int64_t floats = need.shared + need.per_thread * threads();
   workspace_ = AlignedBuffer(static_cast<std::size_t>(floats) * sizeof(float));
+  if (floats > 0) std::memset(workspace_.data(), 0, workspace_.bytes());  // bring the pages in now, not in a run
   capacity_ = need;
 }
 
@@ -75,6 +77,7 @@ double Engine::read_bandwidth(int64_t bytes, int repeats) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const AffinityScope scope(affinity_);
   const AlignedBuffer buffer(static_cast<std::size_t>(bytes));
+  std::memset(buffer.data(), 1, buffer.bytes());
   const int64_t words = static_cast<int64_t>(buffer.bytes() / sizeof(uint64_t));
   const auto* data = reinterpret_cast<const uint64_t*>(buffer.data());
   std::atomic<uint64_t> total{0};

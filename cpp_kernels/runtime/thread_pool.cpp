@@ -65,7 +65,7 @@ ThreadPool::ThreadPool(const PoolOptions& options)
     : threads_(checked_threads(options)),
       spin_ns_(options.spin_us * 1000),
       fork_generation_(current_generation()),
-      workers_(std::make_unique<std::vector<std::thread>>()) {
+      dormitory_(std::make_unique<Dormitory>()) {
   if (!options.affinity.empty()) {
     // Tried here, where a failure can be reported, before the workers do the same.
     std::exception_ptr failure;
@@ -78,23 +78,23 @@ ThreadPool::ThreadPool(const PoolOptions& options)
     }).join();
     if (failure) std::rethrow_exception(failure);
   }
-  workers_->reserve(static_cast<std::size_t>(threads_ - 1));
+  dormitory_->workers.reserve(static_cast<std::size_t>(threads_ - 1));
   for (int thread = 1; thread < threads_; ++thread) {
-    workers_->emplace_back([this, thread, options] { work(thread, options); });
+    dormitory_->workers.emplace_back([this, thread, options] { work(thread, options); });
   }
 }
 
 ThreadPool::~ThreadPool() {
   if (fork_generation_ != current_generation()) {
-    static_cast<void>(workers_.release());  // the threads stayed with the parent
+    static_cast<void>(dormitory_.release());  // stays with the parent
     return;
   }
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(dormitory_->mutex);
     stop_.store(true);
   }
-  job_posted_.notify_all();
-  for (std::thread& worker : *workers_) worker.join();
+  dormitory_->job_posted.notify_all();
+  for (std::thread& worker : dormitory_->workers) worker.join();
 }
 
 void ThreadPool::run_job(int64_t chunks, Call call, void* context) {
@@ -121,8 +121,8 @@ void ThreadPool::publish(int64_t chunks, Call call, void* context) {
   // Either this sees a worker that is about to sleep, or that worker, which counts itself first and looks at the
   // ticket afterwards, sees the job: both accesses are sequentially consistent.
   if (sleepers_.load() > 0) {
-    { const std::lock_guard<std::mutex> lock(mutex_); }
-    job_posted_.notify_all();
+    { const std::lock_guard<std::mutex> lock(dormitory_->mutex); }
+    dormitory_->job_posted.notify_all();
   }
 }
 
@@ -137,8 +137,8 @@ bool ThreadPool::take_chunk(int thread) {
   // After this the job may be gone: only members of the pool may be touched. The same pairing as in
   // publish() keeps the caller from sleeping through the last chunk.
   if (done_.fetch_add(1) + 1 == job.chunks && caller_sleeps_.load()) {
-    { const std::lock_guard<std::mutex> lock(mutex_); }
-    job_ended_.notify_one();
+    { const std::lock_guard<std::mutex> lock(dormitory_->mutex); }
+    dormitory_->job_ended.notify_one();
   }
   return true;
 }
@@ -146,9 +146,9 @@ bool ThreadPool::take_chunk(int thread) {
 void ThreadPool::wait_for_end(int64_t chunks) {
   const auto ended = [this, chunks] { return done_.load() == chunks; };
   if (ended() || spin(spin_ns_, ended)) return;
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(dormitory_->mutex);
   caller_sleeps_.store(true);
-  job_ended_.wait(lock, ended);
+  dormitory_->job_ended.wait(lock, ended);
   caller_sleeps_.store(false);
 }
 
@@ -156,9 +156,9 @@ void ThreadPool::wait_for_end(int64_t chunks) {
 bool ThreadPool::wait_for_job() {
   const auto posted = [this] { return (ticket_.load() & kChunkMask) != 0 || stop_.load(); };
   if (!spin(spin_ns_, posted)) {
-    std::unique_lock<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(dormitory_->mutex);
     sleepers_.fetch_add(1);
-    job_posted_.wait(lock, posted);
+    dormitory_->job_posted.wait(lock, posted);
     sleepers_.fetch_sub(1);
   }
   return !stop_.load();

@@ -76,11 +76,15 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
   Job job_;
 
-  std::mutex mutex_;
-  std::condition_variable job_posted_;
-  std::condition_variable job_ended_;
-  // On the heap, so that a forked child can let go of threads it does not have.
-  std::unique_ptr<std::vector<std::thread>> workers_;
+  // Where the members of the team sleep, and the members. On the heap, so that a forked child can leave alone what
+  // belongs to threads it does not have: even destroying a condition variable waits for its sleepers.
+  struct Dormitory {
+    std::mutex mutex;
+    std::condition_variable job_posted;
+    std::condition_variable job_ended;
+    std::vector<std::thread> workers;
+  };
+  std::unique_ptr<Dormitory> dormitory_;
 };
 
 }  // namespace vla

@@ -163,6 +163,7 @@ TEST(workers_stay_on_their_cpus) {
 TEST(a_forked_child_works_alone) {
   ThreadPool pool(options(3, 0));
   check_job(pool, 12);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that the workers are asleep
   const pid_t child = fork();
   if (child == 0) {
     std::atomic<int> done{0};
