@@ -65,6 +65,8 @@ class RobotSimNode(Node):
             warn=self.get_logger().warning,
         )
         self._pacer = Pacer(values["real_time_factor"])
+        # Read the clock once now: a stamped command may arrive before the first tick.
+        self._pacer.target(self._now(), self._robot.time)
         rates = {"joints": values["joint_state_rate"], "frames": values["camera_rate"]}
         self._schedule = SensorSchedule(rates)
         self._follower = CommandFollower(self._robot.command, self._timeout)
