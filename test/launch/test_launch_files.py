@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from vla_simd_ros.msg import ActionChunk
 pytestmark = pytest.mark.needs_launch
 
 LAUNCH = Path(__file__).parents[2] / "launch"
+PATIENCE_S = 30.0
 REQUIRED = {"checkpoint", "cameras", "instruction", "control_rate", "mode", "precision", "threads", "dry_run"}
 
 
@@ -42,14 +44,14 @@ class Observer:
         self.node.create_subscription(kind, topic, messages.append, 10)
         return messages
 
-    def call(self, kind: Any, service: str, request: Any, timeout: float = 5.0) -> Any:
-        """The answer, or None when there is no such service yet."""
+    def call(self, kind: Any, service: str, request: Any, patience: float = 0.2) -> Any:
+        """The answer, or None when there is no such service within that time (s)."""
         client = self.node.create_client(kind, service)
         try:
-            if not client.wait_for_service(timeout_sec=0.2):
+            if not client.wait_for_service(timeout_sec=patience):
                 return None
             future = client.call_async(request)
-            self._executor.spin_until_future_complete(future, timeout)
+            self._executor.spin_until_future_complete(future, PATIENCE_S)
             return future.result() if future.done() else None
         finally:
             self.node.destroy_client(client)
@@ -59,7 +61,8 @@ class Observer:
         return answer.current_state.label if answer else ""
 
     def parameters(self, node: str, *names: str) -> list[Any]:
-        answer = self.call(GetParameters, f"{node}/get_parameters", GetParameters.Request(names=names))
+        request = GetParameters.Request(names=names)
+        answer = self.call(GetParameters, f"{node}/get_parameters", request, PATIENCE_S)
         assert answer is not None, f"{node} does not answer for its parameters"
         return [parameter_value_to_python(value) for value in answer.values]
 
@@ -170,9 +173,16 @@ def test_missing_checkpoint_leaves_the_nodes_usable(
 @pytest.mark.needs_ros2cli
 def test_ros2_command(launch_file: Callable[..., Any], observer: Observer, small_policy: Path) -> None:
     def ros2(*arguments: str) -> str:
-        done = subprocess.run(["ros2", *arguments], capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, f"ros2 {' '.join(arguments)}: {done.stdout}{done.stderr}"
-        return done.stdout
+        """What the command printed; tried again while it has not discovered the nodes yet."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            done = subprocess.run(
+                ["ros2", *arguments], capture_output=True, text=True, timeout=60, check=False
+            )
+            if done.returncode == 0:
+                return done.stdout
+            problem = f"ros2 {' '.join(arguments)}: {done.stdout}{done.stderr}"
+            assert time.monotonic() < deadline, problem
 
     launched = launch_file("demo.launch.py", checkpoint=str(small_policy))
     chunks = observer.listen(ActionChunk, "action_chunk")
@@ -183,7 +193,7 @@ def test_ros2_command(launch_file: Callable[..., Any], observer: Observer, small
 
     launched.wait_until(running, "chunks")
     # Without the background process of the command, which would outlive the test.
-    alone = ("--no-daemon", "--spin-time", "2")
+    alone = ("--no-daemon", "--spin-time", "3")
     assert "active [3]" in ros2("lifecycle", "get", *alone, "/policy_node")
     assert "Double value is: 30.0" in ros2("param", "get", *alone, "/chunk_executor_node", "control_rate")
     assert "vla_simd_ros/msg/QueryTiming" in ros2("topic", "info", *alone, "/query_timing")
