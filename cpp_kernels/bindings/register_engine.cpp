@@ -18,7 +18,7 @@ std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const s
   return std::make_shared<Engine>(options);
 }
 
-std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights) {
+std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, int64_t winograd_side) {
   if (weights.ndim() != 2) {
     throw std::invalid_argument("weights: got " + std::to_string(weights.ndim()) + " dimensions, expected [n, k]");
   }
@@ -26,7 +26,7 @@ std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights) 
   const int64_t n = weights.shape(0);
   const int64_t k = weights.shape(1);
   const py::gil_scoped_release release;
-  return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k));
+  return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, winograd_side));
 }
 
 }  // namespace
@@ -40,6 +40,7 @@ void register_engine(py::module_& module) {
       .def_property_readonly("isa", [](const PackedWeights& weights) { return weights.kernels().isa; })
       .def_property_readonly("n", &PackedWeights::n)
       .def_property_readonly("k", &PackedWeights::k)
+      .def_property_readonly("winograd_side", &PackedWeights::winograd_side)
       .def_property_readonly("bytes", &PackedWeights::bytes);
 
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine", "Kernels, a team of threads and scratch memory.")
@@ -54,7 +55,8 @@ void register_engine(py::module_& module) {
       .def_property_readonly("tile", [](const Engine& engine) {
         return std::make_pair(engine.kernels().tile_rows, engine.kernels().tile_cols);
       })
-      .def("pack", &pack, py::arg("weights"), "Packs weights [n, k] of float32.")
+      .def("pack", &pack, py::arg("weights"), py::arg("winograd_side") = 0,
+           "Packs weights [n, k] of float32; with a side of 2 or 4, 3x3 filters for Winograd's method.")
       .def("cancel", &Engine::cancel, "Ends the run in flight, and later ones until resume(), with Cancelled.")
       .def("resume", &Engine::resume)
       .def("read_bandwidth", &Engine::read_bandwidth, py::arg("bytes"), py::arg("repeats") = 5,

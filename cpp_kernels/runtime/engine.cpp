@@ -66,10 +66,11 @@ void Engine::run(const Program& program, int64_t* op_ns) {
   if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
 }
 
-std::shared_ptr<const PackedWeights> Engine::pack(const float* weights, int64_t n, int64_t k) {
+std::shared_ptr<const PackedWeights> Engine::pack(const float* weights, int64_t n, int64_t k,
+                                                  int64_t winograd_side) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const AffinityScope scope(affinity_);
-  return std::make_shared<const PackedWeights>(kernels_, pool_, weights, n, k);
+  return std::make_shared<const PackedWeights>(kernels_, pool_, weights, n, k, winograd_side);
 }
 
 double Engine::read_bandwidth(int64_t bytes, int repeats) {

@@ -50,8 +50,8 @@ class Engine {
   // time that each took. One run at a time: a second caller waits. Throws Cancelled or RunError.
   void run(const Program& program, int64_t* op_ns = nullptr);
 
-  // Packs weights on this engine's threads.
-  std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k);
+  // Packs weights on this engine's threads; see PackedWeights.
+  std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k, int64_t winograd_side = 0);
 
   // Bytes per second that the threads read together from a buffer of `bytes`, the best of `repeats` passes.
   double read_bandwidth(int64_t bytes, int repeats);

@@ -25,6 +25,13 @@ void execute(const Conv2dRecord& op, const Team& team) {
   });
 }
 
+void execute(const WinogradRecord& op, const Team& team) {
+  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
+    team.kernels.winograd(op.side, op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk),
+                          team.workspace.of(thread));
+  });
+}
+
 void execute(const MaxPool2dRecord& op, const Team& team) {
   for_ranges(team, op.args.out_h, op.chunks, [&](Range rows) { team.kernels.max_pool2d(op.args, rows); });
 }

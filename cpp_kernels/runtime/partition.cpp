@@ -10,6 +10,8 @@ constexpr int64_t kMinChunkCost = int64_t{1} << 20;
 // Every chunk of rows reads all of the weights, so it should have enough rows to be worth that.
 constexpr int64_t kMinTilesPerChunk = 12;
 
+constexpr int64_t kTransformCost = 4;
+
 int64_t row_chunks(int64_t chunks, int64_t tiles, int threads) {
   return std::min({chunks, tiles, std::max<int64_t>(threads, tiles / kMinTilesPerChunk)});
 }
@@ -57,6 +59,23 @@ Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, int
     grid.row_chunks = row_chunks(chunks, tiles, threads);
   } else {
     grid.panel_chunks = std::min(chunks, grid.panels);
+  }
+  return grid;
+}
+
+Grid cut_winograd(const KernelTable& kernels, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side, int threads) {
+  Grid grid = grid_of(kernels, tiles, out_c);
+  const int64_t products = (side + 2) * (side + 2);
+  const int64_t tile_cost = 2 * grid.tile_rows * kernels.tile_cols * in_c * products;
+  const int64_t units = ceil_div(tiles, grid.tile_rows);
+  const int64_t chunks = chunk_count(units * grid.panels, tile_cost, threads);
+  // A thread with a part of the tiles reads all filters, and one with a part of the filters transforms the whole
+  // image, which costs about four times as much per value.
+  const bool filters_larger = out_c > kTransformCost * tiles || units < threads;
+  if (grid.panels < threads || !filters_larger) {
+    grid.row_chunks = row_chunks(chunks, units, threads);
+  } else {
+    grid.panel_chunks = std::min<int64_t>({chunks, grid.panels, threads});
   }
   return grid;
 }

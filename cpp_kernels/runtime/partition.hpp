@@ -46,4 +46,7 @@ Grid cut_linear(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, int
 // every thread gather the patches anew.
 Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, int threads);
 
+// For a 3x3 convolution by Winograd's method, with rows of the grid for the tiles of side x side output pixels.
+Grid cut_winograd(const KernelTable& kernels, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side, int threads);
+
 }  // namespace vla

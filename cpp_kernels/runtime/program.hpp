@@ -26,6 +26,13 @@ struct Conv2dRecord {
   Grid grid;
 };
 
+// A 3x3 convolution by Winograd's method; the grid's rows are its tiles.
+struct WinogradRecord {
+  Conv2dArgs args;
+  int64_t side = 2;
+  Grid grid;
+};
+
 struct MaxPool2dRecord {
   MaxPool2dArgs args;
   int64_t chunks = 1;
@@ -88,8 +95,9 @@ struct EmbeddingRecord {
   int64_t cols = 0;
 };
 
-using Record = std::variant<LinearRecord, Conv2dRecord, MaxPool2dRecord, AttentionRecord, NormRecord,
-                            BinaryRecord, PointwiseRecord, MeanRowsRecord, LookupRecord, EmbeddingRecord>;
+using Record =
+    std::variant<LinearRecord, Conv2dRecord, WinogradRecord, MaxPool2dRecord, AttentionRecord, NormRecord, BinaryRecord,
+                 PointwiseRecord, MeanRowsRecord, LookupRecord, EmbeddingRecord>;
 
 struct Op {
   std::string label;

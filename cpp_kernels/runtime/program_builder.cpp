@@ -101,6 +101,7 @@ void ProgramBuilder::linear(const std::string& label, const Operand& x, std::sha
                             const Operand& y, const EpilogueOperands& epilogue) {
   const OperandCheck check = this->check(label);
   check_weights(check, weights, y.cols, x.cols);
+  check.require(weights->winograd_side() == 0, "weights are packed for a convolution by Winograd's method");
   LinearRecord record;
   LinearArgs& args = record.args;
   args.m = x.rows;
@@ -127,8 +128,10 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
   check_window(check, in, window, out);
   check.require_positive("x", x.cols);
   check_weights(check, weights, y.cols, window.kernel.height * window.kernel.width * x.cols);
-  Conv2dRecord record;
-  Conv2dArgs& args = record.args;
+  check.require(weights->winograd_side() == 0 || (window.kernel.height == 3 && window.kernel.width == 3 &&
+                                                  window.stride == 1 && window.dilation == 1),
+                "weights are packed for Winograd's method, which is for 3x3 kernels with stride and dilation 1");
+  Conv2dArgs args;
   args.x = check.f32("x", x, in.height * in.width, x.cols);
   check.require_dense("x", x);
   args.in_h = in.height;
@@ -147,12 +150,24 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
   check.require_apart("x", x, y);
   args.epilogue = checked_epilogue(check, epilogue, y, y.rows, y.cols);
   args.packed = weights->data();
-  record.grid = cut_conv2d(kernels_, y.rows, y.cols, weights->k(), threads_);
-  program_.workspace.per_thread = std::max(program_.workspace.per_thread, kernels_.conv2d_scratch(args));
+  add_conv2d(label, args, *weights);
   keep(x);
   keep(epilogue);
   program_.weights.push_back(std::move(weights));
-  add(label, record);
+}
+
+void ProgramBuilder::add_conv2d(const std::string& label, const Conv2dArgs& args, const PackedWeights& weights) {
+  const int64_t side = weights.winograd_side();
+  int64_t& scratch = program_.workspace.per_thread;
+  if (side == 0) {
+    scratch = std::max(scratch, kernels_.conv2d_scratch(args));
+    const Grid grid = cut_conv2d(kernels_, args.out_h * args.out_w, args.out_c, weights.k(), threads_);
+    add(label, Conv2dRecord{args, grid});
+    return;
+  }
+  scratch = std::max(scratch, kernels_.winograd_scratch(side, args));
+  const int64_t tiles = ceil_div(args.out_h, side) * ceil_div(args.out_w, side);
+  add(label, WinogradRecord{args, side, cut_winograd(kernels_, tiles, args.out_c, args.in_c, side, threads_)});
 }
 
 void ProgramBuilder::max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,

@@ -47,7 +47,8 @@ class ProgramBuilder {
   // y = epilogue(x * weights^T)
   void linear(const std::string& label, const Operand& x, std::shared_ptr<const PackedWeights> weights,
               const Operand& y, const EpilogueOperands& epilogue);
-  // x and y are images as pixels x channels; the weights are packed as [out_c][kernel.h * kernel.w * in_c].
+  // x and y are images as pixels x channels; the weights are packed as [out_c][kernel.h * kernel.w * in_c]. Those
+  // packed for Winograd's method are for a 3x3 kernel with stride and dilation 1.
   void conv2d(const std::string& label, const Operand& x, ImageSize in, std::shared_ptr<const PackedWeights> weights,
               const Window& window, const Operand& y, ImageSize out, const EpilogueOperands& epilogue);
   void max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,
@@ -76,6 +77,7 @@ class ProgramBuilder {
   OperandCheck check(const std::string& label) const { return OperandCheck(*program_.arena, label); }
   Epilogue checked_epilogue(const OperandCheck& check, const EpilogueOperands& epilogue, const Operand& y, int64_t m,
                             int64_t n) const;
+  void add_conv2d(const std::string& label, const Conv2dArgs& args, const PackedWeights& weights);
   void check_weights(const OperandCheck& check, const std::shared_ptr<const PackedWeights>& weights, int64_t n,
                      int64_t k) const;
   void keep(const Operand& operand);

@@ -39,7 +39,9 @@ TEST(grids_cover_the_output_once) {
           CHECK(linear.rows == m && linear.panels == ceil_div(n, kernels.tile_cols));
           CHECK(covers_once(linear));
           CHECK(covers_once(conv2d));
-          if (threads == 1) CHECK(linear.chunks() == 1 && conv2d.chunks() == 1);
+          const Grid winograd = cut_winograd(kernels, m, n, k, 4, threads);
+          CHECK(covers_once(winograd));
+          if (threads == 1) CHECK(linear.chunks() == 1 && conv2d.chunks() == 1 && winograd.chunks() == 1);
         }
       }
     }
@@ -53,6 +55,8 @@ TEST(large_outputs_keep_every_thread_busy) {
     CHECK(cut_linear(kernels, 50, 3200, 512, threads).chunks() >= threads);
     CHECK(cut_linear(kernels, 1, 4096, 4096, threads).chunks() >= threads);
     CHECK(cut_conv2d(kernels, 300, 512, 4608, threads).chunks() >= threads);
+    CHECK(cut_winograd(kernels, 1200, 64, 64, 4, threads).row_chunks >= threads);
+    CHECK(cut_winograd(kernels, 20, 512, 512, 4, threads).panel_chunks >= std::min(threads, 20));
   }
 }
 

@@ -148,6 +148,31 @@ TEST(weights_must_be_there_and_for_these_kernels) {
   });
 }
 
+TEST(filters_for_winograd_fit_only_their_convolutions) {
+  const auto convolve = [](Window window, ImageSize out, int64_t side) {
+    return [=](ProgramBuilder& builder) {
+      Fixture fixture;
+      const int64_t k = window.kernel.height * window.kernel.width * 3;
+      const std::vector<float> values(static_cast<std::size_t>(16 * k), 0.5f);
+      const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, k, side);
+      builder.conv2d("probe", at(kX, 36, 3), {6, 6}, filters, window, at(kY, out.height * out.width, 16), out, {});
+    };
+  };
+  for (const int64_t side : {2, 4}) {
+    CHECK(refusal(convolve({{3, 3}, 1, 1, 1}, {6, 6}, side)).empty());
+    CHECK(refusal(convolve({{3, 3}, 1, 0, 1}, {4, 4}, side)).empty());
+    check_refused("packed for Winograd's method", convolve({{3, 3}, 2, 1, 1}, {3, 3}, side));
+    check_refused("packed for Winograd's method", convolve({{3, 3}, 1, 2, 2}, {6, 6}, side));
+    check_refused("packed for Winograd's method", convolve({{1, 9}, 1, 4, 1}, {14, 6}, side));
+  }
+  check_refused("packed for a convolution", [](ProgramBuilder& builder) {
+    Fixture fixture;
+    const std::vector<float> values(16 * 9, 0.5f);
+    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 9, 2);
+    builder.linear("probe", at(kX, 4, 9), filters, at(kY, 4, 16), {});
+  });
+}
+
 TEST(the_output_shares_no_memory_with_what_is_read) {
   check_refused("x shares memory with the output", linear(at(kX, 4, 8), at(kX + 64, 4, 16)));
   check_refused("residual shares memory", linear(at(kX, 4, 8), at(kY, 4, 16), with_residual(at(kY, 4, 16))));

@@ -42,6 +42,11 @@ class Network {
     epilogue.beta = constant(1, kChannels);
     const ImageSize size{kHeight, kWidth};
     builder.conv2d("conv", pixels, size, weights(kChannels, 27), {{3, 3}, 1, 1, 1}, features, size, epilogue);
+    const Operand refined = place(kPixels, kChannels);
+    builder.conv2d("winograd2", features, size, weights(kChannels, 9 * kChannels, 2), {{3, 3}, 1, 1, 1}, refined, size,
+                   epilogue);
+    builder.conv2d("winograd4", refined, size, weights(kChannels, 9 * kChannels, 4), {{3, 3}, 1, 1, 1}, features, size,
+                   epilogue);
     const ImageSize half{kHeight / 2, kWidth / 2};
     const Operand pooled = place(kPixels / 4, kChannels);
     builder.max_pool2d("pool", features, size, {{2, 2}, 2, 0, 1}, pooled, half);
@@ -96,8 +101,8 @@ class Network {
     const std::vector<float> values = random_floats(rows * cols, ++seed_);
     return Operand{Constant::copy(values.data(), rows * cols, DType::kF32), 0, rows, cols, cols, DType::kF32};
   }
-  std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k) {
-    return engine.pack(random_floats(n * k, ++seed_).data(), n, k);
+  std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k, int64_t winograd_side = 0) {
+    return engine.pack(random_floats(n * k, ++seed_).data(), n, k, winograd_side);
   }
   void fill(const Operand& image) {
     std::mt19937 random(5);
