@@ -47,7 +47,8 @@ class Build:
         # Not by its name: where ROS brings colcon, its executable may run under another interpreter.
         colcon = "import sys; from colcon_core.command import main; sys.exit(main())"
         command = [
-            str(self._venv.python), "-c", colcon, "--log-base", str(self._root / "log"), "build", "--merge-install", "--symlink-install",
+            str(self._venv.python), "-c", colcon, "--log-base", str(self._root / "log"),
+            "build", "--merge-install", "--symlink-install",
             "--base-paths", str(self._root), "--build-base", str(self._root / "build"),
             "--install-base", str(self._install), "--packages-select", "vla_simd_ros",
             "--event-handlers", "console_direct+", "--cmake-args", "-GNinja", "-DCMAKE_BUILD_TYPE=Release",
