@@ -7,5 +7,8 @@ python=${1:-python3}
 build="$root/build/engine"
 cmake -S "$root/cpp_kernels" -B "$build" -G Ninja -DPython_EXECUTABLE="$(command -v "$python")"
 cmake --build "$build"
-rm -f "$root"/vla_simd_ros/_engine.*.so
-cp "$build"/bindings/_engine.*.so "$root/vla_simd_ros/"
+# Replaced in one step, so that a program which starts meanwhile finds the old one or the new one.
+for module in "$build"/bindings/_engine.*.so; do
+  cp "$module" "$root/vla_simd_ros/.new_engine"
+  mv "$root/vla_simd_ros/.new_engine" "$root/vla_simd_ros/$(basename "$module")"
+done
