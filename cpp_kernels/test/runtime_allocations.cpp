@@ -12,7 +12,7 @@ std::atomic<int64_t> count{0};
 
 int64_t allocations() { return count.load(); }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef VLA_SANITIZED  // the sanitizer has its own malloc
 
 bool counts_allocations() { return false; }
 

@@ -205,7 +205,8 @@ class Impact(nn.Module):
         if self.config.state_dim:
             tokens.append(self.vae_encoder_robot_state_input_proj(inputs.state)[:, None])
         if self.config.vae_sees_language:
-            tokens.append(self.vae_encoder_language_input_proj(mean_state(states, inputs.token_mask))[:, None])
+            instruction = mean_state(states, inputs.token_mask)
+            tokens.append(self.vae_encoder_language_input_proj(instruction)[:, None])
         padding = torch.cat((is_pad.new_zeros(size, len(tokens)), is_pad), dim=1)
         tokens.append(self.vae_encoder_action_input_proj(actions))
         encoded = self.vae_encoder(torch.cat(tokens, dim=1), self.vae_encoder_pos_enc, padding)
