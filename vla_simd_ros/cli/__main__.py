@@ -96,7 +96,7 @@ def _explain_missing_module(name: str) -> str | None:
             f"this command needs '{top}', which is not installed: pip install 'vla_simd_ros[{_EXTRAS[top]}]'"
         )
     if top in _REQUIRED:
-        return f"'{top}' is not installed: pip install vla_simd_ros"
+        return f"'{top}' is not installed: pip install {top}"
     return None
 
 
