@@ -266,8 +266,10 @@ def test_bad_folders_and_settings_are_named(tmp_path: Path, folders: dict[str, P
         Policy.load(tmp_path / "missing", executor="reference")
     with pytest.raises(ValueError, match="executor 'gpu' is unknown, expected one of simd, torch, reference"):
         Policy.load(folders["act"], executor="gpu")
-    with pytest.raises(ValueError, match="executor 'reference' has no choice of isa or affinity"):
+    with pytest.raises(ValueError, match="executor 'reference' has no choice of isa, affinity or conv"):
         make_executor("reference", isa="avx2")
+    with pytest.raises(ValueError, match="has no choice of isa, affinity or convolution"):
+        make_executor("reference", convolution="winograd2")
 
 
 def test_no_camera_and_no_state(tmp_path: Path) -> None:

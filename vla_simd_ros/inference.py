@@ -122,14 +122,16 @@ class Policy:
         threads: int = 0,
         isa: str = "",
         affinity: Sequence[int] = (),
+        convolution: str = "direct",
     ) -> Policy:
         """Load a LeRobot ``pretrained_model`` folder.
 
         ``executor`` is "simd" (this package's engine), "torch" or "reference" (float64 numpy, slow);
         ``threads`` 0 takes one per core; ``isa`` and ``affinity`` choose the engine's instruction set and
-        CPUs. Raises CheckpointError for a folder that does not fit, ValueError for unknown settings.
+        CPUs, ``convolution`` one of :data:`vla_simd_ros.executors.convolution.CONVOLUTIONS`. Raises
+        CheckpointError for a folder that does not fit, ValueError for unknown settings.
         """
-        chosen = make_executor(executor, threads=threads, isa=isa, affinity=affinity)
+        chosen = make_executor(executor, threads=threads, isa=isa, affinity=affinity, convolution=convolution)
         return cls(load_checkpoint(folder), chosen)
 
     @property
@@ -210,14 +212,23 @@ class Policy:
         return self._programs
 
 
-def make_executor(name: str, *, threads: int = 0, isa: str = "", affinity: Sequence[int] = ()) -> Executor:
+def make_executor(
+    name: str,
+    *,
+    threads: int = 0,
+    isa: str = "",
+    affinity: Sequence[int] = (),
+    convolution: str = "direct",
+) -> Executor:
     """The executor called ``name``. Raises ValueError for an unknown one, and for settings it cannot have."""
     if name == "simd":
         from vla_simd_ros.executors.simd_executor import SimdExecutor
 
-        return SimdExecutor(threads=threads, isa=isa, affinity=affinity)
-    if isa or affinity:
-        raise ValueError(f"executor '{name}' has no choice of isa or affinity, expected executor 'simd'")
+        return SimdExecutor(threads=threads, isa=isa, affinity=affinity, convolution=convolution)
+    if isa or affinity or convolution != "direct":
+        raise ValueError(
+            f"executor '{name}' has no choice of isa, affinity or convolution, expected executor 'simd'"
+        )
     if name == "torch":
         from vla_simd_ros.executors.torch_executor import TorchExecutor
 

@@ -14,8 +14,9 @@ namespace {
 
 constexpr int64_t kLine = 16;  // floats
 
-// What the transformed tiles of a block and their products may take.
-constexpr int64_t kBlockFloats = 256 * 1024;
+// Tiles in a block. Every block reads all filters, so it should be worth that; the whole image would not stay in
+// any cache.
+constexpr int64_t kBlockTiles = 78;
 
 // Filters up to this size stay in the second-level cache from block to block.
 constexpr int64_t kNearFloats = 512 * 1024;
@@ -120,8 +121,7 @@ struct Blocks {
   Blocks(const Conv2dArgs& args, Range range) : c(args), panels(range) {
     image_ld = odd_lines(c.in_c);
     product_ld = odd_lines(round_up(c.out_c, kTileCols));
-    const int64_t fit = kBlockFloats / (kMatrices * (image_ld + product_ld)) / kTileRows * kTileRows;
-    limit = min_of(max_of(fit, 2 * kTileRows), tiles_across() * ceil_div(c.out_h, S));
+    limit = min_of(kBlockTiles, tiles_across() * ceil_div(c.out_h, S));
     image_step = odd_lines(limit * image_ld);
     product_step = odd_lines(limit * product_ld);
   }

@@ -45,6 +45,13 @@ def test_alone_it_reports_itself(folder: str, tmp_path: Path, capsys: pytest.Cap
     assert sum(op["ms"] for op in report["profile"]) > 0
 
 
+def test_convolution_is_a_choice(folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    assert main(["bench", folder, *FEW, "--convolution", "winograd4", "--json", str(file)]) == 0
+    (ours,) = json.loads(file.read_text())["results"]
+    assert ours["details"]["convolution"] == "winograd4"
+
+
 @pytest.mark.needs_torch
 @pytest.mark.parametrize("peer", PEERS)
 def test_each_peer_agrees_and_is_timed(peer: str, folder: str, tmp_path: Path) -> None:
@@ -80,6 +87,7 @@ def test_kernels_of_a_checkpoint(folder: str, tmp_path: Path, capsys: pytest.Cap
         (["{folder}", "--json", "/not/there/r.json"], "there is no folder /not/there"),
         (["{folder}", "--isa", "mmx"], "mmx"),
         (["{folder}", "--kernels", "--isa", "mmx"], "instruction set 'mmx' is not available here"),
+        (["--kernels", "--convolution", "auto"], "--convolution is auto, expected direct with --kernels"),
         (["/not/there"], "/not/there: no such folder"),
         ([], "no checkpoint folder given; only --kernels can do without"),
     ],

@@ -45,6 +45,14 @@ def test_passes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert 0 < output["error_float64"]["relative"] <= output["bound"]
 
 
+def test_the_bound_follows_the_convolution(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["check", str(folder), "--reference", "float64", "--observations", "1"]
+    assert main([*arguments, "--convolution", "winograd4"]) == 0
+    out = capsys.readouterr().out
+    assert "convolution winograd4) against float64" in out
+    assert "pass: bound on max abs / largest is 2.000e-05" in out
+
+
 def test_trace_lists_the_tensors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["check", str(folder), "--reference", "float64", "--observations", "1", "--trace"]
     assert main(arguments) == 0

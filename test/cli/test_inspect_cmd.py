@@ -63,6 +63,12 @@ def test_fusions_and_views_show(folder: Path, capsys: pytest.CaptureFixture[str]
     assert row(lines, "postprocess.action")[0] == "add"
 
 
+def test_the_choice_of_convolutions_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = inspect(capsys, str(folder), "--tokens", "3", "--convolution", "winograd2")
+    assert row(lines, "backbone.top.layer1.1.film")[-1].startswith("winograd2_")
+    assert row(lines, "backbone.top.stem.relu")[-1].startswith("conv2d_")
+
+
 def test_totals_come_last(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = inspect(capsys, str(folder), "--tokens", "3")
     totals = lines[lines.index("total") + 1 :]

@@ -260,9 +260,11 @@ def test_a_profile_names_every_record(loaded: SimdExecutable) -> None:
 
 
 def test_kernels_have_names(executor: SimdExecutor) -> None:
-    assert executor.kernel_name("linear").startswith(f"linear_{executor.isa}_")
-    assert executor.kernel_name("layer_norm") == f"layer_norm_{executor.isa}"
-    assert executor.kernel_name("reshape") == "view"
+    ops = {op.kind: op for program in small_policy().programs.values() for op in program.ops}
+    assert executor.kernel_name(ops["linear"]).startswith(f"linear_{executor.isa}_")
+    assert executor.kernel_name(ops["conv2d"]).startswith(f"conv2d_{executor.isa}_")
+    assert executor.kernel_name(ops["layer_norm"]) == f"layer_norm_{executor.isa}"
+    assert executor.kernel_name(ops["reshape"]) == "view"
 
 
 def test_settings_that_cannot_be_had_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

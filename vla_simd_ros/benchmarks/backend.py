@@ -27,6 +27,7 @@ class Setup:
     threads: int
     precision: str = "fp32"
     isa: str = ""
+    convolution: str = "direct"
 
 
 class Backend(Protocol):

@@ -19,10 +19,13 @@ class SimdBackend:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._policy = Policy.load(setup.checkpoint, threads=setup.threads, isa=setup.isa)
+        self._policy = Policy.load(
+            setup.checkpoint, threads=setup.threads, isa=setup.isa, convolution=setup.convolution
+        )
         if self._policy.spec.uses_instruction:
             self._policy.set_instruction(setup.instruction)
         self.details = {"isa": self._policy.isa, "threads": str(self._policy.threads)}
+        self.details["convolution"] = setup.convolution
 
     def query(self, observation: Observation) -> npt.NDArray[np.float32]:
         """See :class:`vla_simd_ros.benchmarks.backend.Backend`."""

@@ -44,6 +44,7 @@ class Options:
     threads: int = 0
     precision: str = "fp32"
     isa: str = ""
+    convolution: str = "direct"
     soak_s: float = 0.0
     profile: bool = False
 
@@ -140,7 +141,14 @@ def _start(
     threads = options.threads
     for name in (OURS, *options.peers):
         say(f"{name}: preparing")
-        setup = Setup(options.checkpoint, options.instruction, threads, options.precision, options.isa)
+        setup = Setup(
+            options.checkpoint,
+            options.instruction,
+            threads,
+            options.precision,
+            options.isa,
+            options.convolution,
+        )
         runners[name] = stack.enter_context(
             ChildRunner(name, registry[name].factory, setup, observations, _wait(say, name))
         )

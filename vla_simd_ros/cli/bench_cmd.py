@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.benchmarks.backend import PEERS, BenchmarkError
+from vla_simd_ros.cli.arguments import add_convolution
 
 DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
 _OBSERVATIONS = 4
@@ -36,6 +37,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of this engine")
     parser.add_argument("--isa", default="", help="instruction set of this engine (default: the best here)")
+    add_convolution(parser)
     parser.add_argument("--instruction", default=DEFAULT_INSTRUCTION, metavar="TEXT")
     parser.add_argument("--queries", type=int, default=24, metavar="N", help="timed per runner (default: 24)")
     parser.add_argument("--warmup", type=int, default=5, metavar="N", help="untimed before (default: 5)")
@@ -76,6 +78,10 @@ def _check(args: argparse.Namespace) -> None:
     for path in (args.json, args.markdown):
         if path and not path.absolute().parent.is_dir():
             raise BenchmarkError(f"cannot write {path}: there is no folder {path.absolute().parent}")
+    if args.kernels and args.convolution != "direct":
+        raise BenchmarkError(
+            f"--convolution is {args.convolution}, expected direct with --kernels: it shows shares of the peak"
+        )
     if not args.checkpoint and not args.kernels:
         raise BenchmarkError("no checkpoint folder given; only --kernels can do without")
 
@@ -98,6 +104,7 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         threads=args.threads,
         precision=args.precision,
         isa=args.isa,
+        convolution=args.convolution,
         soak_s=args.soak,
         profile=args.profile,
     )

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vla_simd_ros.cli.arguments import add_convolution
+
 if TYPE_CHECKING:
     from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.fidelity.check import OutputReport
@@ -37,6 +39,7 @@ def add_parser(commands: Any) -> None:
         "--instruction", default=_INSTRUCTION, help=f"for policies that take one (default: '{_INSTRUCTION}')"
     )
     parser.add_argument("--threads", type=int, default=0, help="engine threads (default: one per core)")
+    add_convolution(parser)
     parser.add_argument("--trace", action="store_true", help="list every tensor, not only one that departs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to FILE")
 
@@ -46,18 +49,20 @@ def run(args: argparse.Namespace) -> int:
     from vla_simd_ros.checkpoints import load_checkpoint
     from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.fidelity.check import compare, trace_tensors
+    from vla_simd_ros.fidelity.measure import BOUND, WINOGRAD_BOUND
     from vla_simd_ros.fidelity.observations import random_observations
     from vla_simd_ros.fidelity.references import references_for
 
     checkpoint = load_checkpoint(args.checkpoint)
     reference = args.reference or references_for(checkpoint.type)[0]
-    executor = SimdExecutor(threads=args.threads)
+    executor = SimdExecutor(threads=args.threads, convolution=args.convolution)
+    bound = BOUND if args.convolution == "direct" else WINOGRAD_BOUND
     observations = random_observations(checkpoint, args.observations, args.seed)
-    report = compare(checkpoint, executor, reference, args.instruction, observations, _progress)
+    report = compare(checkpoint, executor, reference, args.instruction, observations, _progress, bound)
     entries: list[TraceEntry] = []
     if args.trace or not report.passed:
         _progress("tensor by tensor against float64")
-        entries = trace_tensors(checkpoint, executor, args.instruction, observations[0])
+        entries = trace_tensors(checkpoint, executor, args.instruction, observations[0], bound)
     _print(args, report, reference, executor)
     _print_trace(entries, args.trace)
     if args.json:
@@ -78,7 +83,8 @@ def _progress(what: str) -> None:
 
 def _print(args: argparse.Namespace, report: OutputReport, reference: str, executor: SimdExecutor) -> None:
     shape = "x".join(map(str, report.shape))
-    print(f"{args.checkpoint}: engine ({executor.isa}, {executor.threads} threads) against {reference},")
+    engine = f"{executor.isa}, {executor.threads} threads, convolution {args.convolution}"
+    print(f"{args.checkpoint}: engine ({engine}) against {reference},")
     print(f"{args.observations} observations, output '{report.name}' {shape}, largest {report.largest:.6g}")
     print(f"{'':34}{'max abs':>11}{'/ largest':>11}{'rel. RMS':>11}")
     for label, row in (
@@ -129,6 +135,7 @@ def _to_json(
         "reference": reference,
         "isa": executor.isa,
         "threads": executor.threads,
+        "convolution": args.convolution,
         "observations": args.observations,
         "seed": args.seed,
         "outputs": [report.to_json()],

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vla_simd_ros.cli.arguments import add_convolution
+
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
     from vla_simd_ros.graph.cost import Cost
@@ -28,6 +30,7 @@ def add_parser(commands: Any) -> None:
         "(per instruction), the query program (per observation) and the step program (per solver step).",
     )
     parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
+    add_convolution(parser)
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "--tokens", type=int, metavar="N", help="length of the instruction (default: the longest)"
@@ -47,13 +50,13 @@ def run(args: argparse.Namespace) -> int:
     policy = define_policy(checkpoint)
     tokens = _instruction_length(checkpoint, policy.spec, args.tokens, args.instruction)
     compiled = compile_graph(policy.build(tokens), FoldCache())
-    for line in describe(compiled, SimdExecutor(threads=1).kernel_name):
+    for line in describe(compiled, SimdExecutor(convolution=args.convolution).kernel_name):
         print(line)
     return 0
 
 
-def describe(compiled: CompiledPolicy, kernel: Callable[[str], str]) -> list[str]:
-    """The programs as lines of text; ``kernel`` names what computes an operation of a kind."""
+def describe(compiled: CompiledPolicy, kernel: Callable[[Op], str]) -> list[str]:
+    """The programs as lines of text; ``kernel`` names what computes an operation."""
     from vla_simd_ros.graph.cost import Cost, total_cost
 
     programs = [compiled.process, *compiled.programs.values()]
@@ -69,7 +72,7 @@ def describe(compiled: CompiledPolicy, kernel: Callable[[str], str]) -> list[str
     return lines
 
 
-def _folded(kind: str) -> str:
+def _folded(op: Op) -> str:
     return _FOLDED
 
 
@@ -91,7 +94,7 @@ def _title(program: Program) -> str:
     return f"{program.lifetime.name}: {when}; given: {inputs}"
 
 
-def _table(program: Program, kernel: Callable[[str], str]) -> list[str]:
+def _table(program: Program, kernel: Callable[[Op], str]) -> list[str]:
     from vla_simd_ros.graph.cost import op_cost
 
     rows: list[Sequence[str]] = [_HEADER]
@@ -99,7 +102,7 @@ def _table(program: Program, kernel: Callable[[str], str]) -> list[str]:
         cost, result = op_cost(op), op.output
         shape = "x".join(map(str, result.shape))
         numbers = (f"{cost.flops:,}", f"{cost.bytes:,}")
-        rows.append((_op(op), result.name, shape, result.lifetime.name, op.block, *numbers, kernel(op.kind)))
+        rows.append((_op(op), result.name, shape, result.lifetime.name, op.block, *numbers, kernel(op)))
     return list(_aligned(rows))
 
 

@@ -45,18 +45,19 @@ class EngineConstants:
 
     def __init__(self, engine: _engine.Engine) -> None:
         self._engine = engine
-        self._packed: IdentityCache[_engine.PackedWeights] = IdentityCache()
+        self._packed: dict[int, IdentityCache[_engine.PackedWeights]] = {}
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
         self._tables: IdentityCache[_engine.Constant] = IdentityCache()
 
-    def packed(self, weight: Array) -> _engine.PackedWeights:
-        """A weight [N, K], or a filter [Cout, kh, kw, Cin], in the engine's panel layout."""
+    def packed(self, weight: Array, winograd_side: int = 0) -> _engine.PackedWeights:
+        """A weight [N, K], or filters [Cout, kh, kw, Cin], in the engine's panel layout; with the side of the
+        tiles, 3x3 filters for Winograd's method."""
 
         def make() -> _engine.PackedWeights:
             matrix = weight.reshape(weight.shape[0], -1)
-            return self._engine.pack(np.ascontiguousarray(matrix))
+            return self._engine.pack(np.ascontiguousarray(matrix), winograd_side)
 
-        return self._packed.get((weight,), make)
+        return self._packed.setdefault(winograd_side, IdentityCache()).get((weight,), make)
 
     def plain(self, value: Array) -> _engine.Constant:
         """The array as it is."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.base import InputError, check_inputs, check_order
+from vla_simd_ros.executors.convolution import ConvolutionChoice
+from vla_simd_ros.executors.convolution_timing import time_convolution
 from vla_simd_ros.executors.simd_constants import EngineConstants
-from vla_simd_ros.executors.simd_lowering import Lowered, Lowering
+from vla_simd_ros.executors.simd_lowering import Lowered, Lowering, kernel_name
 from vla_simd_ros.graph.ir import Array, Lifetime, Op, Tensor
 from vla_simd_ros.graph.memory import plan_arena
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
@@ -26,8 +29,8 @@ class RecordTime:
     """One record of a program and its shortest time over the profiled runs.
 
     ``op`` is the operation that it computes; a concatenation or view that could not be avoided is a record
-    for each part that is copied, with ``kernel`` "copy". ``kernel`` names family and instruction set, and the
-    register tile of matrix products.
+    for each part that is copied, with ``kernel`` "copy". ``kernel`` names algorithm and instruction set, and
+    the register tile of matrix products.
     """
 
     op: Op
@@ -41,16 +44,24 @@ class SimdExecutor:
     ``threads`` 0 takes one per physical core that this process may use (or per CPU of ``affinity``); ``isa``
     is "portable", "avx2", "avx512", "neon", or empty for the environment variable VLA_SIMD_ISA and, where
     that is unset, the best available; ``affinity`` the CPUs to compute on, empty for any; ``spin_us`` how
-    long idle threads poll for work before they sleep. Raises ValueError for what cannot be had.
+    long idle threads poll for work before they sleep; ``convolution`` one of
+    :data:`vla_simd_ros.executors.convolution.CONVOLUTIONS`. Raises ValueError for what cannot be had.
 
     Policies that share constants (the same arrays) share their packed weights.
     """
 
     def __init__(
-        self, *, threads: int = 0, isa: str = "", affinity: Sequence[int] = (), spin_us: int = 200
+        self,
+        *,
+        threads: int = 0,
+        isa: str = "",
+        affinity: Sequence[int] = (),
+        spin_us: int = 200,
+        convolution: str = "direct",
     ) -> None:
         self._engine = _engine.Engine(threads, isa, list(affinity), spin_us)
         self._constants = EngineConstants(self._engine)
+        self._convolutions = ConvolutionChoice(convolution, partial(time_convolution, self._engine))
 
     @property
     def isa(self) -> str:
@@ -64,7 +75,7 @@ class SimdExecutor:
 
     def load(self, compiled: CompiledPolicy) -> SimdExecutable:
         """Pack the weights, plan the memory, lower the programs. Raises GraphError, MemoryError."""
-        return SimdExecutable(compiled, self._engine, self._constants)
+        return SimdExecutable(compiled, self._engine, self._constants, self._convolutions)
 
     def cancel(self) -> None:
         """From any thread: the run in flight, and later ones until :meth:`resume`, end with Cancelled."""
@@ -74,24 +85,31 @@ class SimdExecutor:
         """Let runs run again after :meth:`cancel`."""
         self._engine.resume()
 
-    def kernel_name(self, kind: str) -> str:
-        """The kernel that computes operations of ``kind``; "view" for those that compute nothing."""
-        return kernel_name(self._engine, kind)
+    def kernel_name(self, op: Op) -> str:
+        """The kernel that computes ``op``; "view" for operations that compute nothing."""
+        return kernel_name(self._engine, op, self._convolutions)
 
 
 class SimdExecutable:
     """A policy on the engine: its arena and programs. Not safe for use by several threads at once."""
 
-    def __init__(self, compiled: CompiledPolicy, engine: _engine.Engine, constants: EngineConstants) -> None:
+    def __init__(
+        self,
+        compiled: CompiledPolicy,
+        engine: _engine.Engine,
+        constants: EngineConstants,
+        convolutions: ConvolutionChoice,
+    ) -> None:
         self._programs = compiled.programs
         self._values = compiled.constants
-        self._engine = engine
         ordered = [compiled.programs[lifetime] for lifetime in sorted(compiled.programs)]
         storage = plan_storage(ordered)
         plan = plan_arena(list(storage.buffers.values()))
         self._arena = _engine.Arena(plan.nbytes)
         offsets = dict(zip(storage.buffers, plan.offsets, strict=True))
-        lowering = Lowering(engine, self._arena, constants, storage, offsets, compiled.constants)
+        lowering = Lowering(
+            engine, self._arena, constants, convolutions, storage, offsets, compiled.constants
+        )
         self._lowered: dict[Lifetime, Lowered] = {p.lifetime: lowering.lower(p) for p in ordered}
         reachable = [t for p in ordered for t in (*p.inputs.values(), *p.provides)]
         self._views = {t: self._array(t, storage.places[t], offsets) for t in reachable}
@@ -124,8 +142,7 @@ class SimdExecutable:
             self._begin(lifetime, inputs)  # every time: inputs give their memory to what is computed later
             row[:] = lowered.program.profile()
         self._ran.add(lifetime)
-        names = [kernel_name(self._engine, op.kind) for op in lowered.sources]
-        rows = zip(lowered.sources, names, times.min(axis=0), strict=True)
+        rows = zip(lowered.sources, lowered.kernels, times.min(axis=0), strict=True)
         return [RecordTime(op, "copy" if name == "view" else name, ns * 1e-6) for op, name, ns in rows]
 
     def tensor(self, tensor: Tensor) -> Array:
@@ -155,13 +172,3 @@ class SimdExecutable:
         offset = offsets[place.root] + place.offset * item
         array: Array = self._arena.array(offset, shape, [*strides, item], tensor.dtype.value)
         return array
-
-
-def kernel_name(engine: _engine.Engine, kind: str) -> str:
-    """See :meth:`SimdExecutor.kernel_name`."""
-    if kind in ("slice", "reshape", "concat"):
-        return "view"
-    if kind in ("linear", "conv2d"):
-        rows, cols = engine.tile
-        return f"{kind}_{engine.isa}_{rows}x{cols}"
-    return f"{kind}_{engine.isa}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import vla_simd_ros._engine as _engine
+from vla_simd_ros.executors.convolution import ConvolutionChoice, algorithm
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import Array, Op, Tensor
@@ -16,10 +17,24 @@ from vla_simd_ros.graph.storage import VIEWS, Place, Storage
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program of the engine. ``sources`` has the operation that each record computes, or a part of."""
+    """A program of the engine. ``sources`` has the operation that each record computes, or a part of, and
+    ``kernels`` the name of what computes it, see :func:`kernel_name`."""
 
     program: _engine.Program
     sources: tuple[Op, ...]
+    kernels: tuple[str, ...]
+
+
+def kernel_name(engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice) -> str:
+    """Algorithm and instruction set, with the register tile of matrix products; "view" for operations that
+    compute nothing."""
+    if op.kind == "concat" or op.kind in VIEWS:
+        return "view"
+    kernel = algorithm(convolutions.side(op)) if op.kind == "conv2d" else op.kind
+    if op.kind not in ("linear", "conv2d"):
+        return f"{kernel}_{engine.isa}"
+    rows, cols = engine.tile
+    return f"{kernel}_{engine.isa}_{rows}x{cols}"
 
 
 class Lowering:
@@ -33,6 +48,7 @@ class Lowering:
         engine: _engine.Engine,
         arena: _engine.Arena,
         constants: EngineConstants,
+        convolutions: ConvolutionChoice,
         storage: Storage,
         offsets: Mapping[Tensor, int],
         values: Mapping[Tensor, Array],
@@ -40,6 +56,7 @@ class Lowering:
         self._engine = engine
         self._arena = arena
         self._constants = constants
+        self._convolutions = convolutions
         self._storage = storage
         self._offsets = offsets
         self._values = values
@@ -59,7 +76,8 @@ class Lowering:
                 raise GraphError(f"{op.kind} '{op.output.name}': the engine has no kernel for it")
             emit(self, builder, op)
             sources.append(op)
-        return Lowered(builder.build(), tuple(sources))
+        kernels = tuple(kernel_name(self._engine, op, self._convolutions) for op in sources)
+        return Lowered(builder.build(), tuple(sources), kernels)
 
     def view(self, tensor: Tensor) -> _engine.View:
         """Where a tensor is, as rows and columns."""
@@ -84,7 +102,8 @@ class Lowering:
         return self._values[tensor]
 
     def weights(self, op: Op) -> _engine.PackedWeights:
-        return self._constants.packed(self.constant(op, "weight", op.inputs[1]))
+        weight = self.constant(op, "weight", op.inputs[1])
+        return self._constants.packed(weight, self._convolutions.side(op))
 
     def pixel_table(self, op: Op) -> _engine.View:
         _, offset, divisor = op.inputs

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.base import Executor
-from vla_simd_ros.fidelity.measure import Distance, allowed, distance
+from vla_simd_ros.fidelity.measure import BOUND, Distance, allowed, distance
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.fidelity.references import make_reference
 from vla_simd_ros.fidelity.trace import TraceEntry, trace
@@ -30,11 +30,12 @@ class OutputReport:
     error: Distance
     error_float64: Distance
     departure: Distance
+    least_bound: float = BOUND
 
     @property
     def bound(self) -> float:
         """What the relative errors may be."""
-        return allowed(self.departure.relative)
+        return allowed(self.departure.relative, self.least_bound)
 
     @property
     def passed(self) -> bool:
@@ -52,10 +53,12 @@ def compare(
     instruction: str,
     observations: list[Observation],
     progress: Callable[[str], None],
+    bound: float = BOUND,
 ) -> OutputReport:
     """Actions of ``executor`` against those of ``reference``, from raw observations on both sides.
 
-    ``progress`` is told what runs next. Raises `UnavailableReferenceError`, `CheckpointError`.
+    ``progress`` is told what runs next; ``bound`` is allowed at least. Raises
+    `UnavailableReferenceError`, `CheckpointError`.
     """
     progress(f"engine, {len(observations)} observations")
     ours = _predict_with(executor, checkpoint, instruction, observations)
@@ -72,14 +75,19 @@ def compare(
         error=distance(ours, single),
         error_float64=distance(ours, double),
         departure=distance(single, double),
+        least_bound=bound,
     )
 
 
 def trace_tensors(
-    checkpoint: Checkpoint, executor: Executor, instruction: str, observation: Observation
+    checkpoint: Checkpoint,
+    executor: Executor,
+    instruction: str,
+    observation: Observation,
+    bound: float = BOUND,
 ) -> list[TraceEntry]:
     """Every tensor of one query against the float64 run of the same programs."""
-    return list(trace(executor, instruct(checkpoint, instruction), observation))
+    return list(trace(executor, instruct(checkpoint, instruction), observation, bound))
 
 
 def _predict_with(

@@ -9,7 +9,7 @@ import numpy as np
 
 from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
-from vla_simd_ros.fidelity.measure import Distance, allowed, distance
+from vla_simd_ros.fidelity.measure import BOUND, Distance, allowed, distance
 from vla_simd_ros.fidelity.programs import InstructedPolicy
 from vla_simd_ros.graph.ir import DType, Tensor
 from vla_simd_ros.inference import Observation
@@ -25,15 +25,18 @@ class TraceEntry:
     tensor: Tensor
     error: Distance
     departure: Distance
+    bound: float = BOUND
 
     @property
     def departs(self) -> bool:
         """Whether the error is more than rounding explains."""
         # Written so that an error that is not a number departs.
-        return not self.error.relative <= _LENIENCE * allowed(self.departure.relative)
+        return not self.error.relative <= _LENIENCE * allowed(self.departure.relative, self.bound)
 
 
-def trace(executor: Executor, policy: InstructedPolicy, observation: Observation) -> Iterator[TraceEntry]:
+def trace(
+    executor: Executor, policy: InstructedPolicy, observation: Observation, bound: float = BOUND
+) -> Iterator[TraceEntry]:
     """Every tensor that the runtime programs compute, in execution order."""
     policy = policy.keeping_every_tensor()
     executors = (executor, ReferenceExecutor(np.float64), ReferenceExecutor(np.float32))
@@ -44,7 +47,7 @@ def trace(executor: Executor, policy: InstructedPolicy, observation: Observation
         for op in program.ops:
             if op.output.dtype is DType.F32:
                 actual, expected, single = (run.tensor(op.output) for run in runs)
-                yield TraceEntry(op.output, distance(actual, expected), distance(single, expected))
+                yield TraceEntry(op.output, distance(actual, expected), distance(single, expected), bound)
 
 
 def first_departure(entries: Iterable[TraceEntry]) -> TraceEntry | None:

@@ -1,0 +1,82 @@
+"""Which algorithm computes a convolution."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vla_simd_ros.graph.ir import Op
+
+CONVOLUTIONS = ("direct", "winograd2", "winograd4", "auto", "auto4")
+"""Settings. Winograd's method on tiles of 2x2 or 4x4 output pixels multiplies less and rounds more; "auto"
+takes the faster of "direct" and "winograd2" for each layer, "auto4" the fastest of all three. They compute
+3x3 convolutions with stride 1; every other one is direct."""
+
+_SIDES = {"direct": (0,), "winograd2": (2,), "winograd4": (4,), "auto": (0, 2), "auto4": (0, 2, 4)}
+# More rounding must pay: it has to save this much of the time.
+_LEAST_GAIN = 0.05
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ConvolutionShape:
+    """What the speed of a 3x3 convolution depends on."""
+
+    height: int
+    width: int
+    channels: int
+    filters: int
+    padding: int
+
+
+class ConvolutionChoice:
+    """Chooses for each layer, by its shape; a shape is timed once, when it first occurs.
+
+    ``time_ms`` tells the time of a shape with a side of the tiles (see :meth:`side`). Raises ValueError for a
+    ``setting`` that is none of :data:`CONVOLUTIONS`.
+    """
+
+    def __init__(self, setting: str, time_ms: Callable[[ConvolutionShape, int], float]) -> None:
+        if setting not in _SIDES:
+            raise ValueError(f"convolution='{setting}': expected one of {', '.join(CONVOLUTIONS)}")
+        self._time_ms = time_ms
+        self._sides = _SIDES[setting]
+        self._chosen: dict[ConvolutionShape, int] = {}
+
+    def side(self, op: Op) -> int:
+        """The side of the tiles for Winograd's method; 0 for a direct convolution."""
+        shape = _winograd_shape(op)
+        if shape is None:
+            return 0
+        if shape not in self._chosen:
+            self._chosen[shape] = self._sides[0] if len(self._sides) == 1 else self._fastest(shape)
+        return self._chosen[shape]
+
+    def _fastest(self, shape: ConvolutionShape) -> int:
+        times = {side: self._time_ms(shape, side) for side in self._sides}
+        best = 0
+        for side in self._sides[1:]:
+            if times[side] < times[best] * (1 - _LEAST_GAIN):
+                best = side
+        measured = ", ".join(f"{algorithm(side)} {ms:.3f} ms" for side, ms in times.items())
+        _LOGGER.info("convolution %s: %s of %s", shape, algorithm(best), measured)
+        return best
+
+
+def algorithm(side: int) -> str:
+    """What kernels are called: "conv2d", or "winograd2" and "winograd4" after the side of their tiles."""
+    return f"winograd{side}" if side else "conv2d"
+
+
+def _winograd_shape(op: Op) -> ConvolutionShape | None:
+    """The shape of a convolution that Winograd's method can compute, None for any other."""
+    if op.kind != "conv2d":
+        return None
+    x, weight = list(op.operands())[:2]
+    filters, *kernel, channels = weight.shape
+    if (*kernel, op.attrs["stride"], op.attrs["dilation"]) != (3, 3, 1, 1):
+        return None
+    height, width = x.shape[:2]
+    return ConvolutionShape(height, width, channels, filters, op.attrs["padding"])
