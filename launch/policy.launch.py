@@ -90,6 +90,8 @@ def start(node: LifecycleNode) -> list[RegisterEventHandler]:
                 start_state="configuring",
                 goal_state="inactive",
                 entities=[change(Transition.TRANSITION_ACTIVATE)],
+                # Only the first time: later transitions are those of whoever asks for them.
+                handle_once=True,
             ),
             condition=autostart,
         ),

@@ -199,5 +199,8 @@ def test_ros2_command(launch_file: Callable[..., Any], observer: Observer, small
     assert "vla_simd_ros/msg/QueryTiming" in ros2("topic", "info", *alone, "/query_timing")
     assert "total_ms" in ros2("topic", "echo", "--once", "/query_timing", "vla_simd_ros/msg/QueryTiming")
     assert "success=True" in ros2("service", "call", "/hold", "std_srvs/srv/SetBool", "{data: true}")
-    assert "successful" in ros2("lifecycle", "set", *alone, "/policy_node", "deactivate")
+    ros2("lifecycle", "set", *alone, "/policy_node", "deactivate")
+    ros2("lifecycle", "set", *alone, "/policy_node", "cleanup")
+    ros2("lifecycle", "set", *alone, "/policy_node", "configure")
+    # The launch file activates a node once; after that it is the user's.
     assert "inactive [2]" in ros2("lifecycle", "get", *alone, "/policy_node")

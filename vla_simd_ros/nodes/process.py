@@ -45,8 +45,10 @@ class _StopSignals:
         threading.Thread(target=self._watch, name="stop-signals", daemon=True).start()
 
     def ended(self) -> None:
-        """The node has ended by itself."""
+        """The node has ended by itself; a second Ctrl-C must not make its end look like a crash."""
         self._ended.set()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
     def _watch(self) -> None:
         stopping = (signal.SIGINT, signal.SIGTERM)
