@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,9 @@ class CMakeBuild(build_ext):
     def build_extension(self, ext: Extension) -> None:
         module = Path(self.get_ext_fullpath(ext.name)).resolve()
         build = Path(self.build_temp).resolve()
-        build.mkdir(parents=True, exist_ok=True)
+        # The cache of an earlier call names tools of pip's own build environment, which is gone by now.
+        shutil.rmtree(build, ignore_errors=True)
+        build.mkdir(parents=True)
         configure = [
             "cmake", "-S", str(ROOT / "cpp_kernels"), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release",
             "-DBUILD_TESTING=OFF", f"-DPython3_EXECUTABLE={sys.executable}",
