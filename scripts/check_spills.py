@@ -9,6 +9,7 @@ it may load the panel and the broadcast values, and store nothing.
 
 from __future__ import annotations
 
+import itertools
 import json
 import platform
 import re
@@ -44,6 +45,9 @@ TILES = {
     "x86_64": (Tile("avx2", 6, 2), Tile("avx512", 13, 2)),
     "aarch64": (Tile("neon", 4, 4),),
 }
+
+FETCHED_LINES = (1, 4)
+"""Each tile is compiled for fetching this many lines ahead in four steps."""
 
 
 @dataclass(frozen=True)
@@ -178,19 +182,19 @@ def _run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def tile_function(tile: Tile) -> str:
-    """The symbol of the tile's largest row count."""
-    return f"::tile<{tile.rows}>("
+def tile_function(tile: Tile, lines: int) -> str:
+    """The symbol of the tile's largest row count, fetching this many lines ahead."""
+    return f"::tile<{tile.rows}, {lines}>("
 
 
 def main() -> int:
     """Prints a line per tile of this machine; 1 where one spills."""
     status = 0
     with tempfile.TemporaryDirectory() as folder:
-        for tile in TILES.get(platform.machine(), ()):
-            loop = hot_loop(disassemble_tile(tile.isa, Path(folder)), tile_function(tile))
+        for tile, lines in itertools.product(TILES.get(platform.machine(), ()), FETCHED_LINES):
+            loop = hot_loop(disassemble_tile(tile.isa, Path(folder)), tile_function(tile, lines))
             faults = loop.faults(tile)
-            shape = f"{tile.isa} {tile.rows} rows of {tile.vectors} vectors"
+            shape = f"{tile.isa} {tile.rows} rows of {tile.vectors} vectors, fetching {lines}"
             print(
                 f"{shape}: {loop.fmas} multiply-adds, {loop.loads} loads, {loop.stores} stores: "
                 f"{'; '.join(faults) or 'no spills'}"

@@ -24,10 +24,11 @@ void panel_part(const LinearArgs& g, Range rows, Range panels, int64_t panel, in
   clear_epilogue(t);
   const float* next = next_part(g.packed, g.k, panels, panel, k0, depth);
   const EvenShares tiles(rows.end - rows.begin, kTileRows);
+  t.upcoming_lines = upcoming_lines_of(tiles.shares);
   for (int64_t i = 0, row = rows.begin; i < tiles.shares; row += tiles.size(i), ++i) {
     t.a = g.x + row * g.x_ld + k0;
     t.y = g.y + row * g.y_ld + col;
-    t.upcoming = upcoming_for(i, next, depth, t.b);
+    t.upcoming = upcoming_for(i, next, depth, t.b, t.upcoming_lines);
     if (last) set_epilogue(t, g.epilogue, row, col);
     run_tile(tiles.size(i), t);
   }

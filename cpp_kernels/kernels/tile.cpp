@@ -157,7 +157,7 @@ VLA_INLINE void step(Rows<R>& sums, const Quads<R>& a, const float* b) {
   sums.template multiply_add<K>(a, lanes);
 }
 
-template <int R>
+template <int R, int Lines>
 __attribute__((noinline)) void tile(const TileArgs& t) {
   for (int r = 0; r < R; ++r) {  // both are needed after the loop below, and may be far away
     for (int c = 0; c < kTileCols; c += 16) {
@@ -179,8 +179,8 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
       step<1>(sums, quads, b);
       step<2>(sums, quads, b);
       step<3>(sums, quads, b);
-      prefetch_far(upcoming);
-      upcoming += 16;
+      for (int line = 0; line < Lines; ++line) prefetch_far(upcoming + line * 16);
+      upcoming += Lines * 16;
       a += 4;
       b += 4 * kTileCols;
     }
@@ -218,16 +218,19 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
   sums.store(t.y, t.y_ld);
 }
 
-template <int R>
+template <int Lines, int R>
 VLA_INLINE void dispatch(int64_t rows, const TileArgs& t) {
   if constexpr (R > 1) {
-    if (rows != R) return dispatch<R - 1>(rows, t);
+    if (rows != R) return dispatch<Lines, R - 1>(rows, t);
   }
-  tile<R>(t);
+  tile<R, Lines>(t);
 }
 
 }  // namespace
 
-void run_tile(int64_t rows, const TileArgs& args) { dispatch<kTileRows>(rows, args); }
+void run_tile(int64_t rows, const TileArgs& args) {
+  if (args.upcoming_lines == 1) return dispatch<1, kTileRows>(rows, args);
+  dispatch<kManyLines, kTileRows>(rows, args);
+}
 
 }  // namespace vla::VLA_ISA

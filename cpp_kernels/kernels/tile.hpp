@@ -31,14 +31,23 @@ struct TileArgs {
   Activation activation;
   const float* gamma;
   const float* beta;
-  // What is needed next: a line per four k is fetched towards the second-level cache meanwhile.
+  // What is needed next: one line per four k, or kManyLines of them, is fetched towards the second-level cache
+  // meanwhile.
   const float* upcoming;
+  int64_t upcoming_lines = 1;
 };
+
+constexpr int64_t kPanelLines = kTileCols / 4;  // of a panel, for four k
+constexpr int64_t kManyLines = 4;
+
+// Lines that each of `tiles` fetches: many where they are too few to fetch all of a panel one by one.
+VLA_INLINE int64_t upcoming_lines_of(int64_t tiles) { return tiles <= kPanelLines / 2 ? kManyLines : 1; }
 
 // Where a tile's `upcoming` points: the tiles that pass by one part of a panel share the fetching of the part
 // that is used after it, at `next`; those left over fetch what they have.
-VLA_INLINE const float* upcoming_for(int64_t tile, const float* next, int64_t depth, const float* own) {
-  return tile < kTileCols / 4 ? next + tile * 4 * depth : own;
+VLA_INLINE const float* upcoming_for(int64_t tile, const float* next, int64_t depth, const float* own,
+                                     int64_t lines = 1) {
+  return tile * lines < kPanelLines ? next + tile * lines * 4 * depth : own;
 }
 
 // The part of a panel used after [k0, k0 + depth) of `panel`, where panels are walked within a part of k.

@@ -18,9 +18,6 @@ constexpr int64_t kLine = 16;  // floats
 // any cache.
 constexpr int64_t kBlockTiles = 78;
 
-// Filters up to this size stay in the second-level cache from block to block.
-constexpr int64_t kNearFloats = 512 * 1024;
-
 // Rounded up to an odd number of cache lines, so that things this far apart do not compete for the same set.
 VLA_INLINE int64_t odd_lines(int64_t floats) { return (ceil_div(floats, kLine) | 1) * kLine; }
 
@@ -133,10 +130,6 @@ struct Blocks {
   int64_t scratch_size() const { return products_at() + kMatrices * product_step; }
 };
 
-void fetch_lines(const float* from, Range lines) {
-  for (int64_t i = lines.begin; i < lines.end; ++i) prefetch_far(from + i * kLine);
-}
-
 template <int S>
 class Runner : Blocks<S> {
   using Base = Blocks<S>;
@@ -232,15 +225,11 @@ class Runner : Blocks<S> {
     t.accumulate = k.begin > 0;
     clear_epilogue(t);
     const EvenShares shares(tiles, kTileRows);
-    // The few register tiles of a block fetch only a part of the filters that are used next.
-    const bool far = kMatrices * c.in_c * c.out_c > kNearFloats;
+    t.upcoming_lines = upcoming_lines_of(shares.shares);
     t.a = image + point * image_step + k.begin;
     t.y = products + point * product_step + (panel - panels.begin) * kTileCols;
-    const int64_t covered = shares.shares * (t.run / 4);
-    const int64_t rest = far ? max_of(0, t.run * kTileCols / kLine - covered) : 0;
     for (int64_t i = 0; i < shares.shares; ++i) {
-      fetch_lines(next, {covered + rest * i / shares.shares, covered + rest * (i + 1) / shares.shares});
-      t.upcoming = upcoming_for(i, next, t.run, t.b);
+      t.upcoming = upcoming_for(i, next, t.run, t.b, t.upcoming_lines);
       run_tile(shares.size(i), t);
       t.a += shares.size(i) * image_ld;
       t.y += shares.size(i) * product_ld;

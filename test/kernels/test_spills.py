@@ -27,9 +27,9 @@ AVX2 = check_spills.Tile("avx2", rows=2, vectors=1)
 
 def _listing(*body: str) -> str:
     """A function whose loop holds `body`, as objdump prints it."""
-    lines = ["0000000000000010 <void vla::avx2::tile<2>(int)>:", "  10:\tvxorps %xmm0,%xmm0,%xmm0"]
+    lines = ["0000000000000010 <void vla::avx2::tile<2, 1>(int)>:", "  10:\tvxorps %xmm0,%xmm0,%xmm0"]
     lines += [f"  {0x20 + 4 * i:x}:\t{text}" for i, text in enumerate(body)]
-    lines.append(f"  {0x20 + 4 * len(body):x}:\tjg     20 <void vla::avx2::tile<2>(int)+0x10>")
+    lines.append(f"  {0x20 + 4 * len(body):x}:\tjg     20 <void vla::avx2::tile<2, 1>(int)+0x10>")
     return "\n".join([*lines, "  90:\tvmovups %ymm1,(%rax)", "  94:\tret"])
 
 
@@ -45,7 +45,7 @@ CLEAN = (
 
 
 def _faults(*body: str) -> list[str]:
-    loop = check_spills.hot_loop(_listing(*body), check_spills.tile_function(AVX2))
+    loop = check_spills.hot_loop(_listing(*body), check_spills.tile_function(AVX2, 1))
     faults: list[str] = loop.faults(AVX2)
     return faults
 
@@ -82,5 +82,6 @@ def test_the_compiled_tiles_do_not_spill(tmp_path: Path) -> None:
     tiles = check_spills.TILES[platform.machine()]
     for tile in tiles:
         disassembly = check_spills.disassemble_tile(tile.isa, tmp_path)
-        loop = check_spills.hot_loop(disassembly, check_spills.tile_function(tile))
-        assert loop.faults(tile) == [], tile
+        for lines in check_spills.FETCHED_LINES:
+            loop = check_spills.hot_loop(disassembly, check_spills.tile_function(tile, lines))
+            assert loop.faults(tile) == [], (tile, lines)

@@ -80,7 +80,7 @@ def _check(args: argparse.Namespace) -> None:
             raise BenchmarkError(f"cannot write {path}: there is no folder {path.absolute().parent}")
     if args.kernels and args.convolution != "direct":
         raise BenchmarkError(
-            f"--convolution is {args.convolution}, expected direct with --kernels: it shows shares of the peak"
+            f"--convolution is {args.convolution}, expected direct with --kernels, of shares of the peak"
         )
     if not args.checkpoint and not args.kernels:
         raise BenchmarkError("no checkpoint folder given; only --kernels can do without")
