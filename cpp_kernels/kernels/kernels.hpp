@@ -133,9 +133,10 @@ struct KernelTable {
   void (*conv2d)(const Conv2dArgs&, Range rows, Range panels, float* scratch);
 
   // The same for 3x3 filters with stride 1 and dilation 1 by Winograd's method, on tiles of side x side output
-  // pixels; side is 2 or 4. Fewer multiplications, and more rounding: about twice that of conv2d with side 2, six
-  // times with side 4. Tiles are numbered row by row over the output, the last of a row or column may reach out of it.
-  // Filters [out_c][3][3][in_c] are transformed when they are packed, into winograd_packed_size floats.
+  // pixels; side is 2 or 4. Fewer multiplications, and more rounding: about one and a half times that of conv2d with
+  // side 2, four times with side 4. Tiles are numbered row by row over the output; the last of a row or column may
+  // reach out of it. Filters [out_c][3][3][in_c] are transformed when they are packed, into winograd_packed_size
+  // floats.
   int64_t (*winograd_packed_size)(int64_t side, int64_t out_c, int64_t in_c);
   void (*winograd_pack)(int64_t side, const float* w, int64_t out_c, int64_t in_c, float* packed, Range panels);
   int64_t (*winograd_scratch)(int64_t side, const Conv2dArgs&);  // floats per thread

@@ -103,55 +103,57 @@ void pack(const float* w, int64_t out_c, int64_t in_c, float* packed, Range pane
   }
 }
 
-// Blocks of tiles and where their parts are in the scratch memory.
+// How tiles are taken in blocks, and where a block's parts are in the scratch memory: a pixel of zeros, the
+// transformed image and the products, both as N * N matrices with a row per tile.
 template <int S>
-struct Blocks {
-  static constexpr int N = S + 2;
-  static constexpr int kMatrices = N * N;
+struct Layout {
+  static constexpr int kMatrices = (S + 2) * (S + 2);
 
-  const Conv2dArgs& c;
-  Range panels;
+  int64_t tiles_across;
   int64_t limit;                     // tiles in a block
-  int64_t image_ld, image_step;      // of the transformed image: from tile to tile, from matrix to matrix
-  int64_t product_ld, product_step;  // of the products
+  int64_t image_ld, image_step;      // from tile to tile, from matrix to matrix
+  int64_t product_ld, product_step;
+  int64_t image, products, size;
 
-  Blocks(const Conv2dArgs& args, Range range) : c(args), panels(range) {
+  explicit Layout(const Conv2dArgs& c) {
+    tiles_across = ceil_div(c.out_w, S);
+    limit = min_of(kBlockTiles, tiles_across * ceil_div(c.out_h, S));
     image_ld = odd_lines(c.in_c);
-    product_ld = odd_lines(round_up(c.out_c, kTileCols));
-    limit = min_of(kBlockTiles, tiles_across() * ceil_div(c.out_h, S));
     image_step = odd_lines(limit * image_ld);
+    product_ld = odd_lines(round_up(c.out_c, kTileCols));
     product_step = odd_lines(limit * product_ld);
+    image = round_up(c.in_c, kLine);
+    products = image + kMatrices * image_step;
+    size = products + kMatrices * product_step;
   }
-
-  int64_t tiles_across() const { return ceil_div(c.out_w, S); }
-  // The scratch memory has a pixel of zeros, the transformed image and the products.
-  int64_t image_at() const { return round_up(c.in_c, kLine); }
-  int64_t products_at() const { return image_at() + kMatrices * image_step; }
-  int64_t scratch_size() const { return products_at() + kMatrices * product_step; }
 };
 
 template <int S>
-class Runner : Blocks<S> {
-  using Base = Blocks<S>;
-  using Base::c, Base::panels, Base::limit, Base::image_ld, Base::image_step, Base::product_ld, Base::product_step;
-  using Base::kMatrices, Base::N, Base::tiles_across;
+class Runner {
+  static constexpr int N = S + 2;
+  static constexpr int kMatrices = N * N;
 
  public:
   Runner(const Conv2dArgs& args, Range range, float* scratch)
-      : Base(args, range),
+      : c(args),
+        panels(range),
+        layout(args),
         zeros(scratch),
-        image(scratch + this->image_at()),
-        products(scratch + this->products_at()) {}
+        image(scratch + layout.image),
+        products(scratch + layout.products) {}
 
   void run(Range tiles) const {
     over_columns(c.in_c, [&](int64_t i, auto part) { store(zeros + i, zero(), part); });
-    const EvenShares blocks(tiles.end - tiles.begin, limit);
+    const EvenShares blocks(tiles.end - tiles.begin, layout.limit);
     for (int64_t i = 0, tile = tiles.begin; i < blocks.shares; tile += blocks.size(i), ++i) {
       run_block({tile, tile + blocks.size(i)});
     }
   }
 
  private:
+  const Conv2dArgs& c;
+  Range panels;
+  Layout<S> layout;
   float* zeros;
   float* image;
   float* products;
@@ -164,12 +166,12 @@ class Runner : Blocks<S> {
 
   void transform_image(Range tiles) const {
     for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      const int64_t row = tile / tiles_across(), col = tile - row * tiles_across();
+      const int64_t row = tile / layout.tiles_across, col = tile - row * layout.tiles_across;
       const float* pixels[kMatrices];
       for (int i = 0; i < N; ++i) {
         for (int j = 0; j < N; ++j) pixels[i * N + j] = pixel(row * S - c.padding + i, col * S - c.padding + j);
       }
-      float* to = image + (tile - tiles.begin) * image_ld;
+      float* to = image + (tile - tiles.begin) * layout.image_ld;
       over_columns(c.in_c, [&](int64_t channel, auto part) { transform_pixels(pixels, channel, part, to + channel); });
     }
   }
@@ -191,7 +193,7 @@ class Runner : Blocks<S> {
     for (int i = 0; i < N; ++i) {
       Vec values[N];
       Transform<S>::input(half[i], values);
-      for (int j = 0; j < N; ++j) store(to + (i * N + j) * image_step, values[j]);
+      for (int j = 0; j < N; ++j) store(to + (i * N + j) * layout.image_step, values[j]);
     }
   }
 
@@ -215,32 +217,32 @@ class Runner : Blocks<S> {
 
   void multiply_panel(int64_t point, int64_t tiles, int64_t panel, Range k, const float* next) const {
     TileArgs t;
-    t.a_ld = image_ld;
+    t.a_ld = layout.image_ld;
     t.runs = 1;
     t.run = k.end - k.begin;
     t.run_stride = 0;
     t.b = c.packed + (point * round_up(c.out_c, kTileCols) + panel * kTileCols) * c.in_c + k.begin * kTileCols;
-    t.y_ld = product_ld;
+    t.y_ld = layout.product_ld;
     t.cols = kTileCols;
     t.accumulate = k.begin > 0;
     clear_epilogue(t);
     const EvenShares shares(tiles, kTileRows);
     t.upcoming_lines = upcoming_lines_of(shares.shares);
-    t.a = image + point * image_step + k.begin;
-    t.y = products + point * product_step + (panel - panels.begin) * kTileCols;
+    t.a = image + point * layout.image_step + k.begin;
+    t.y = products + point * layout.product_step + (panel - panels.begin) * kTileCols;
     for (int64_t i = 0; i < shares.shares; ++i) {
       t.upcoming = upcoming_for(i, next, t.run, t.b, t.upcoming_lines);
       run_tile(shares.size(i), t);
-      t.a += shares.size(i) * image_ld;
-      t.y += shares.size(i) * product_ld;
+      t.a += shares.size(i) * layout.image_ld;
+      t.y += shares.size(i) * layout.product_ld;
     }
   }
 
   void transform_products(Range tiles) const {
     const int64_t first = panels.begin * kTileCols, columns = min_of(panels.end * kTileCols, c.out_c) - first;
     for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      const int64_t row = tile / tiles_across(), col = tile - row * tiles_across();
-      const float* from = products + (tile - tiles.begin) * product_ld;
+      const int64_t row = tile / layout.tiles_across, col = tile - row * layout.tiles_across;
+      const float* from = products + (tile - tiles.begin) * layout.product_ld;
       over_columns(columns, [&](int64_t channel, auto part) {
         float sums[S * S * Vec::kWidth];
         transform_sums(from + channel, sums);
@@ -253,7 +255,7 @@ class Runner : Blocks<S> {
     Vec half[S][N];
     for (int j = 0; j < N; ++j) {
       Vec column[N], values[S];
-      for (int i = 0; i < N; ++i) column[i] = load(from + (i * N + j) * product_step);
+      for (int i = 0; i < N; ++i) column[i] = load(from + (i * N + j) * layout.product_step);
       Transform<S>::output(column, values);
       for (int i = 0; i < S; ++i) half[i][j] = values[i];
     }
@@ -295,7 +297,7 @@ void winograd_pack(int64_t side, const float* w, int64_t out_c, int64_t in_c, fl
 }
 
 int64_t winograd_scratch(int64_t side, const Conv2dArgs& c) {
-  return side == 2 ? Blocks<2>(c, {}).scratch_size() : Blocks<4>(c, {}).scratch_size();
+  return side == 2 ? Layout<2>(c).size : Layout<4>(c).size;
 }
 
 void winograd(int64_t side, const Conv2dArgs& c, Range tiles, Range panels, float* scratch) {

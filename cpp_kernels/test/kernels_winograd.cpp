@@ -98,7 +98,7 @@ void run(const KernelTable& table, int64_t side, const Conv2dArgs& args, Range t
   table.winograd(side, args, tiles, range, scratch.data());
 }
 
-// Of sums whose terms have a variance of about one: measured, the largest errors are a third of this.
+// Of sums whose terms have a variance of about one: measured, the largest errors are half of this.
 double tolerance(int64_t side) { return side == 2 ? 4e-6 : 1.5e-5; }
 
 template <typename F>
