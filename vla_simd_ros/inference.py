@@ -122,13 +122,14 @@ class Policy:
         threads: int = 0,
         isa: str = "",
         affinity: Sequence[int] = (),
-        convolution: str = "direct",
+        convolution: str | None = None,
     ) -> Policy:
         """Load a LeRobot ``pretrained_model`` folder.
 
         ``executor`` is "simd" (this package's engine), "torch" or "reference" (float64 numpy, slow);
         ``threads`` 0 takes one per core; ``isa`` and ``affinity`` choose the engine's instruction set and
-        CPUs, ``convolution`` one of :data:`vla_simd_ros.executors.convolution.CONVOLUTIONS`. Raises
+        CPUs, ``convolution`` one of :data:`vla_simd_ros.executors.convolution.CONVOLUTIONS`
+        (None: its default). Raises
         CheckpointError for a folder that does not fit, ValueError for unknown settings.
         """
         chosen = make_executor(executor, threads=threads, isa=isa, affinity=affinity, convolution=convolution)
@@ -218,14 +219,16 @@ def make_executor(
     threads: int = 0,
     isa: str = "",
     affinity: Sequence[int] = (),
-    convolution: str = "direct",
+    convolution: str | None = None,
 ) -> Executor:
     """The executor called ``name``. Raises ValueError for an unknown one, and for settings it cannot have."""
     if name == "simd":
+        from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
         from vla_simd_ros.executors.simd_executor import SimdExecutor
 
-        return SimdExecutor(threads=threads, isa=isa, affinity=affinity, convolution=convolution)
-    if isa or affinity or convolution != "direct":
+        setting = convolution or DEFAULT_CONVOLUTION
+        return SimdExecutor(threads=threads, isa=isa, affinity=affinity, convolution=setting)
+    if isa or affinity or convolution:
         raise ValueError(
             f"executor '{name}' has no choice of isa, affinity or convolution, expected executor 'simd'"
         )

@@ -92,7 +92,7 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
             ModuleNotFoundError("no engine", name="vla_simd_ros._engine"),
             "the engine is not built; build it with: pip install .",
         ),
-        (ModuleNotFoundError("no numpy", name="numpy"), "'numpy' is not installed: pip install vla_simd_ros"),
+        (ModuleNotFoundError("no numpy", name="numpy"), "'numpy' is not installed: pip install numpy"),
     ],
 )
 def test_known_failures_are_one_line(

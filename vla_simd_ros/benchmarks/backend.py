@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
 from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Setup:
     threads: int
     precision: str = "fp32"
     isa: str = ""
-    convolution: str = "direct"
+    convolution: str = DEFAULT_CONVOLUTION
 
 
 class Backend(Protocol):

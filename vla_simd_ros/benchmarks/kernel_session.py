@@ -48,7 +48,7 @@ def measure_kernels(folder: str | None, isa: str, instruction: str, say: Say) ->
         say(f"warning: {warning}")
     with _checkpoint(folder, say) as path:
         say("preparing the policy")
-        policy = ProfiledPolicy(Setup(str(path), instruction, threads=1, isa=isa))
+        policy = ProfiledPolicy(Setup(str(path), instruction, threads=1, isa=isa, convolution="direct"))
         observation = random_observations(load_checkpoint(path), 1, 0)[0]
         say("measuring the core's ceilings")
         peaks = {name: float(_engine.fma_peak(name, _PEAK_S)) for name in isas}

@@ -22,6 +22,7 @@ from vla_simd_ros.benchmarks.interleave import Plan, Visit, measure
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
 from vla_simd_ros.benchmarks.statistics import Comparison, Summary, compare, summarize
+from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
 
 if TYPE_CHECKING:
     from vla_simd_ros.inference import Observation
@@ -44,7 +45,7 @@ class Options:
     threads: int = 0
     precision: str = "fp32"
     isa: str = ""
-    convolution: str = "direct"
+    convolution: str = DEFAULT_CONVOLUTION
     soak_s: float = 0.0
     profile: bool = False
 

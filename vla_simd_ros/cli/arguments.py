@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from vla_simd_ros.executors.convolution import CONVOLUTIONS
+from vla_simd_ros.executors.convolution import CONVOLUTIONS, DEFAULT_CONVOLUTION
 
 
 def add_convolution(parser: argparse.ArgumentParser) -> None:
@@ -12,7 +12,6 @@ def add_convolution(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--convolution",
         choices=CONVOLUTIONS,
-        default="direct",
         help="algorithm of the 3x3 convolutions; auto and auto4 take the fastest of those up to winograd2 or "
-        "winograd4 for each layer (default: direct)",
+        f"winograd4 for each layer (default: {DEFAULT_CONVOLUTION})",
     )

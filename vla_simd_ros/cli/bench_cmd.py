@@ -10,6 +10,7 @@ from typing import Any
 
 from vla_simd_ros.benchmarks.backend import PEERS, BenchmarkError
 from vla_simd_ros.cli.arguments import add_convolution
+from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
 
 DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
 _OBSERVATIONS = 4
@@ -78,7 +79,7 @@ def _check(args: argparse.Namespace) -> None:
     for path in (args.json, args.markdown):
         if path and not path.absolute().parent.is_dir():
             raise BenchmarkError(f"cannot write {path}: there is no folder {path.absolute().parent}")
-    if args.kernels and args.convolution != "direct":
+    if args.kernels and args.convolution not in (None, "direct"):
         raise BenchmarkError(
             f"--convolution is {args.convolution}, expected direct with --kernels, of shares of the peak"
         )
@@ -104,7 +105,7 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         threads=args.threads,
         precision=args.precision,
         isa=args.isa,
-        convolution=args.convolution,
+        convolution=args.convolution or DEFAULT_CONVOLUTION,
         soak_s=args.soak,
         profile=args.profile,
     )

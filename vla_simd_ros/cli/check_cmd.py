@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.cli.arguments import add_convolution
+from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
 
 if TYPE_CHECKING:
     from vla_simd_ros.executors.simd_executor import SimdExecutor
@@ -49,14 +50,15 @@ def run(args: argparse.Namespace) -> int:
     from vla_simd_ros.checkpoints import load_checkpoint
     from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.fidelity.check import compare, trace_tensors
-    from vla_simd_ros.fidelity.measure import BOUND, WINOGRAD_BOUND
+    from vla_simd_ros.fidelity.measure import bound_with
     from vla_simd_ros.fidelity.observations import random_observations
     from vla_simd_ros.fidelity.references import references_for
 
     checkpoint = load_checkpoint(args.checkpoint)
     reference = args.reference or references_for(checkpoint.type)[0]
+    args.convolution = args.convolution or DEFAULT_CONVOLUTION
     executor = SimdExecutor(threads=args.threads, convolution=args.convolution)
-    bound = BOUND if args.convolution == "direct" else WINOGRAD_BOUND
+    bound = bound_with(args.convolution)
     observations = random_observations(checkpoint, args.observations, args.seed)
     report = compare(checkpoint, executor, reference, args.instruction, observations, _progress, bound)
     entries: list[TraceEntry] = []

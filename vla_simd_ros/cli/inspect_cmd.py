@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.cli.arguments import add_convolution
+from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
 
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     policy = define_policy(checkpoint)
     tokens = _instruction_length(checkpoint, policy.spec, args.tokens, args.instruction)
     compiled = compile_graph(policy.build(tokens), FoldCache())
-    for line in describe(compiled, SimdExecutor(convolution=args.convolution).kernel_name):
+    executor = SimdExecutor(convolution=args.convolution or DEFAULT_CONVOLUTION)
+    for line in describe(compiled, executor.kernel_name):
         print(line)
     return 0
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.base import InputError, check_inputs, check_order
-from vla_simd_ros.executors.convolution import ConvolutionChoice
+from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION, ConvolutionChoice
 from vla_simd_ros.executors.convolution_timing import time_convolution
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.executors.simd_lowering import Lowered, Lowering, kernel_name
@@ -57,7 +57,7 @@ class SimdExecutor:
         isa: str = "",
         affinity: Sequence[int] = (),
         spin_us: int = 200,
-        convolution: str = "direct",
+        convolution: str = DEFAULT_CONVOLUTION,
     ) -> None:
         self._engine = _engine.Engine(threads, isa, list(affinity), spin_us)
         self._constants = EngineConstants(self._engine)

@@ -12,8 +12,8 @@ Array = npt.NDArray[Any]
 
 # Of the largest absolute action.
 BOUND = 2e-6
-# The same where convolutions may be computed by Winograd's method.
-WINOGRAD_BOUND = 2e-5
+# The same where convolutions may be computed by Winograd's method on tiles of 4x4.
+WINOGRAD4_BOUND = 2e-5
 # Where the float32 reference itself departs from its float64 run by more than the bound.
 DEPARTURE_FACTOR = 1.5
 
@@ -36,6 +36,11 @@ def distance(actual: Array, expected: Array) -> Distance:
     energy = float(np.square(target).sum())
     rms = float(np.sqrt(np.square(difference).sum() / energy)) if energy else float(absolute > 0)
     return Distance(absolute, absolute / largest if largest else float(absolute > 0), rms)
+
+
+def bound_with(convolution: str) -> float:
+    """The bound on the relative error with a setting for convolutions."""
+    return WINOGRAD4_BOUND if convolution in ("winograd4", "auto4") else BOUND
 
 
 def allowed(departure: float, bound: float = BOUND) -> float:
