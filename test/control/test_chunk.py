@@ -61,6 +61,8 @@ def actions_with(index: int, value: float) -> np.ndarray:
         ({"step_period": -0.1}, RejectReason.BAD_STEP_PERIOD, "-0.1 s"),
         ({"step_period": float("nan")}, RejectReason.BAD_STEP_PERIOD, "nan s"),
         ({"step_period": float("inf")}, RejectReason.BAD_STEP_PERIOD, "inf s"),
+        ({"step_period": 10.1}, RejectReason.BAD_STEP_PERIOD, "at most 10.0 s"),
+        ({"step_period": 1e300}, RejectReason.BAD_STEP_PERIOD, "1e\\+300 s"),
         ({"window": 5}, RejectReason.BAD_WINDOW, "window is 5, expected 1 to the horizon, 4"),
         ({"window": 0}, RejectReason.BAD_WINDOW, "window is 0"),
         ({"horizon": 0, "window": 0, "actions": np.zeros(0)}, RejectReason.BAD_WINDOW, "horizon, 0"),

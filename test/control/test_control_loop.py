@@ -249,6 +249,17 @@ def test_after_a_pause_the_loop_starts_from_the_measured_position() -> None:
     assert bench.tick().command == pytest.approx([1.1, 1.1])
 
 
+def test_a_pause_between_two_steps_does_not_turn_time_back() -> None:
+    bench = Bench(measured=(0.0, 0.0))
+    start = bench.now
+    bench.loop.joint_state(np.zeros(2), start)
+    bench.loop.tick(start)
+    bench.loop.tick(start + PERIOD * 6 // 10)
+    bench.loop.pause()
+    assert bench.loop.tick(start + PERIOD * 9 // 10) is None
+    assert bench.loop.tick(start + PERIOD * 2) is not None
+
+
 def test_braking_ends_at_rest() -> None:
     slow = replace(LIMITS, acceleration=np.full(2, 5.0))
     bench = Bench(replace(CONFIG, limits=slow), measured=(0.0, 0.0))

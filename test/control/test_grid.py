@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +30,17 @@ def test_a_second_call_in_the_same_step_is_none() -> None:
     grid.next(0)
     assert grid.next(int(1.9 * PERIOD)) == 2 * PERIOD
     assert grid.next(2 * PERIOD) is None
+
+
+@pytest.mark.parametrize("late", [0.3, 0.45, 0.52, 0.55, 0.8])
+def test_a_late_first_call_costs_no_later_step(late: float) -> None:
+    grid, jitter = ControlGrid(PERIOD), random.Random(0)
+    grid.next(int(late * PERIOD))
+    grid.next(PERIOD)  # may lie in the same step
+    steps = [grid.next(int((i + 0.05 * jitter.random()) * PERIOD)) for i in range(2, 300)]
+    assert None not in steps
+    gaps = {round((b - a) / PERIOD) for a, b in pairwise(steps[1:])}  # type: ignore[operator]
+    assert gaps == {1}
 
 
 def test_after_a_reset_the_next_call_starts_the_grid() -> None:

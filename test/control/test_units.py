@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,8 @@ def test_a_chunk_is_converted_back_row_by_row() -> None:
     ("units", "lower", "upper", "words"),
     [
         (["turns"], [0.0], [1.0], "'turns', expected one of rad, deg"),
-        (["range_0_100"], [1.0], [1.0], "needs a range, got 1.0 to 1.0"),
+        (["range_0_100"], [1.0], [1.0], "needs a finite range, got 1.0 to 1.0"),
+        (["range_0_100"], [-math.inf], [1.0], "needs a finite range, got -inf to 1.0"),
         (["rad", "rad"], [0.0], [1.0], "2 joint units, 1 lower and 1 upper"),
     ],
 )

@@ -19,6 +19,7 @@ from vla_simd_ros.msg import ActionChunk, ExecutorState
 
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.chunk_executor_node import ChunkExecutorNode
+from vla_simd_ros.nodes.executor_settings import PARAMETERS
 from vla_simd_ros.nodes.messages import nanoseconds, stamp
 
 MS = 1_000_000
@@ -174,7 +175,7 @@ BAD_CHUNKS: list[tuple[dict[str, Any], str]] = [
     ({"epoch": 2}, "unknown_epoch"),
     ({"sequence": 1}, "duplicate_sequence"),
     ({"sequence": 0}, "sequence_backwards"),
-    ({"step_period": 0.0}, "bad_step_period"),
+    ({"step_period": 1e300}, "bad_step_period"),
     ({"window": 3}, "bad_window"),
     ({"stamp": stamp(0)}, "stamp_zero"),
     ({"stamp": stamp(2_000_000_000_000)}, "stamp_future"),
@@ -429,9 +430,14 @@ def test_a_twist_output_is_a_velocity_that_decays(ros: Any) -> None:
     assert arm.commands[1].twist.angular.z == pytest.approx(0.4 * np.exp(-1.0))
 
 
+DEFAULTS = {param.name: param.default for param in PARAMETERS}
+
 BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
-    ({"control_rate": -5.0}, "control_rate: got -5.0, expected above 0"),
+    ({"control_rate": -5.0}, "control_rate: got -5.0, expected 1.0 to 1000.0"),
     ({"control_rate": float("nan")}, "control_rate: got nan"),
+    ({"control_rate": 1e-12}, "control_rate: got 1e-12, expected 1.0 to 1000.0"),
+    ({"state_rate": 1e-12}, "state_rate: got 1e-12, expected 0.1 to 1000.0"),
+    ({"joint_timeout": float("inf")}, "joint_timeout: got inf, expected above 0 and at most 1000000.0"),
     ({"mode": "fast"}, "mode: got 'fast', expected one of lagged, time_aligned"),
     ({"joints": ["pan", "pan"]}, "expected different names"),
     (
@@ -454,8 +460,7 @@ def test_bad_parameters_fail_configuration_and_can_be_put_right(
     node = ros.add(ChunkExecutorNode, **{**SETTINGS, **changes})
     assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
     assert re.search(words, capfd.readouterr().err)
-    defaults = {"starvation": "hold", "output": "joint_trajectory", "robot_description": "", "dry_run": False}
-    right = {name: SETTINGS.get(name, defaults.get(name, "lagged")) for name in changes}
+    right = {name: SETTINGS.get(name, DEFAULTS[name]) for name in changes}
     results = node.set_parameters([Parameter(name, value=value) for name, value in right.items()])
     assert all(result.successful for result in results)
     assert node.trigger_configure() == TransitionCallbackReturn.SUCCESS

@@ -42,6 +42,10 @@ def test_every_accepted_encoding_becomes_rgb(encoding: str, padding: int) -> Non
     assert np.array_equal(opencv_rgb(image(encoding, padding)), PICTURE)
 
 
+def test_a_byte_order_means_nothing_for_single_bytes() -> None:
+    assert np.array_equal(rgb(image(is_bigendian=1), "front", SPEC), PICTURE)
+
+
 @pytest.mark.parametrize(
     ("message", "words"),
     [

@@ -353,9 +353,16 @@ def test_a_chunk_in_flight_is_dropped_when_the_instruction_changes(ros: Any) -> 
     assert (chunk.instruction, len(robot.chunks)) == ("put it down", 1)
 
 
-@pytest.mark.parametrize("text", ["", "   "])
-def test_an_empty_instruction_is_refused_and_the_one_before_stays(
-    ros: Any, text: str, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it is empty, expected a sentence"),
+        ("   ", "it is empty, expected a sentence"),
+        ("ab " * 2000, "it has 6000 characters, expected at most 4096"),
+    ],
+)
+def test_an_unusable_instruction_is_refused_and_the_one_before_stays(
+    ros: Any, text: str, words: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     robot = Robot(ros)
     epoch = robot.epochs[-1].data if robot.epochs else 0
@@ -363,7 +370,7 @@ def test_an_empty_instruction_is_refused_and_the_one_before_stays(
     epoch = robot.epochs[-1].data
     ros.publisher(String, "instruction", qos.LATCHED).publish(String(data=text))
     ros.settle()
-    assert "it is empty, expected a sentence; 'pick it up' stays" in capfd.readouterr().err
+    assert f"{words}; 'pick it up' stays" in capfd.readouterr().err
     robot.observe()
     assert robot.await_chunk().epoch == epoch
 

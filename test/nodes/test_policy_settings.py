@@ -71,6 +71,9 @@ def test_load_options() -> None:
         ({"cameras": "front"}, {}, r"cameras: got \['front'\], the checkpoint has \['front', 'wrist'\]"),
         ({"cameras": "front, top"}, {}, "the checkpoint has"),
         ({"cameras": "front, front=/x, wrist"}, {}, "'front' is named twice"),
+        ({"cameras": "front=a b, wrist"}, {}, "got topic 'a b' for 'front': .* must not contain characters"),
+        ({"cameras": "front=a//b, wrist"}, {}, "got topic 'a//b' for 'front': .* repeated"),
+        ({"cameras": "front={robot}/x, wrist"}, {}, "for 'front': .* unknown substitution"),
         ({}, {"cameras": {}}, r"cameras: got \[\], the checkpoint has \[\]"),
         ({"joints": ["a", "b"]}, {}, r"joints: got 2 names \['a', 'b'\], the checkpoint's state has 6"),
         ({"joints": ["a"] * 6}, {}, "expected different names"),
@@ -78,7 +81,7 @@ def test_load_options() -> None:
         ({"action_names": ["a"] * 6}, {}, "expected 6 different names"),
         ({"window": 21}, {}, "window: got 21, expected at most the chunk size, 20"),
         ({"joint_units": ["deg", "rad"]}, {}, "joint_units: got 2 values"),
-        ({"joint_units": ["range_0_100"], "joint_lower": [2.0]}, {}, "joint_units: .* needs a range"),
+        ({"joint_units": ["range_0_100"], "joint_lower": [2.0]}, {}, "joint_units: .* needs a finite range"),
         ({}, {"env_state_dim": 3}, "observation.environment_state of 3 values"),
     ],
 )
@@ -102,7 +105,8 @@ def test_what_does_not_fit_the_policy_is_named(
         ("joint_units", "deg", "expected a list of str"),
         ("image_transport", "theora", "expected one of raw, compressed"),
         ("window", None, "window: got None, expected int"),
-        ("joint_lower", [float("nan")], None),
+        ("joint_lower", [float("nan")], r"joint_lower: got nan, expected a number"),
+        ("camera_timeout", float("inf"), "camera_timeout: got inf, expected above 0 and at most 1000000.0"),
     ],
 )
 def test_values_of_a_wrong_kind_are_named(name: str, value: Any, words: str | None) -> None:

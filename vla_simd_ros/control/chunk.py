@@ -17,6 +17,9 @@ Rows = npt.NDArray[np.float64]
 
 NANOSECONDS = 1_000_000_000
 
+LONGEST_STEP_S = 10.0
+"""Longest time between two rows that is believed, seconds; a longer one is a mistake of units."""
+
 
 class RejectReason(str, enum.Enum):
     """Why a chunk was rejected; the value is the name that is counted and published."""
@@ -142,10 +145,11 @@ def _column_order(names: Sequence[str], joints: Sequence[str]) -> list[int]:
 
 
 def _step_ns(step_period: float) -> int:
-    step_ns = round(step_period * NANOSECONDS) if np.isfinite(step_period) else 0
+    step_ns = round(step_period * NANOSECONDS) if 0.0 < step_period <= LONGEST_STEP_S else 0
     if step_ns <= 0:
         raise ChunkRejected(
-            RejectReason.BAD_STEP_PERIOD, f"step_period is {step_period} s, expected a positive number"
+            RejectReason.BAD_STEP_PERIOD,
+            f"step_period is {step_period} s, expected a positive number of at most {LONGEST_STEP_S} s",
         )
     return step_ns
 

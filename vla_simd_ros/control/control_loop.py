@@ -185,7 +185,6 @@ class ControlLoop:
     def pause(self) -> None:
         """Stop commanding; :meth:`tick` will start again from the measured positions."""
         self._drop_rows()
-        self._grid.reset()
         self._limiter.forget()
         self._chunk_ns = None
         self._stopped = False

@@ -24,9 +24,14 @@ class ControlGrid:
         if slot <= self._slot:
             return None
         self._slot = slot
+        early_ns = self._start_ns + slot * self._period_ns - now_ns
+        if 8 * early_ns > 3 * self._period_ns:
+            # The first call was late: with the grid as late as that, jitter would move punctual calls to and
+            # fro between two steps.
+            self._start_ns -= early_ns
         return self._start_ns + slot * self._period_ns
 
     def reset(self) -> None:
-        """Start anew with the next call, after a jump of the clock or a pause."""
+        """Start anew with the next call, after a jump of the clock."""
         self._start_ns = None
         self._slot = -1

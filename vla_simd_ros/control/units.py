@@ -6,6 +6,7 @@ LeRobot's SO-101 records arm joints in degrees (or -100..100 of their calibrated
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,8 +56,8 @@ def _line(unit: str, lower: float, upper: float) -> tuple[float, float]:
         return 180.0 / np.pi, 0.0
     if unit not in UNITS:
         raise ValueError(f"joint unit is '{unit}', expected one of {', '.join(UNITS)}")
-    if not upper > lower:
-        raise ValueError(f"joint unit {unit} needs a range, got {lower} to {upper} rad")
+    if not (upper > lower and math.isfinite(upper - lower)):
+        raise ValueError(f"joint unit {unit} needs a finite range, got {lower} to {upper} rad")
     if unit == "range_0_100":
         scale = 100.0 / (upper - lower)
         return scale, -lower * scale

@@ -20,6 +20,8 @@ STATES = {
     Activity.STOPPED: ExecutorState.STOPPED,
 }
 
+UINT32_MAX = 2**32 - 1
+
 
 @dataclass
 class Executed:
@@ -53,7 +55,7 @@ def state_message(
         hold_requested=loop.hold_requested,
         epoch=loop.timeline.epoch or 0,
         sequence=executed.sequence,
-        buffered_steps=loop.timeline.buffered_steps(),
+        buffered_steps=min(loop.timeline.buffered_steps(), UINT32_MAX),
         executed_row=executed.row,
         executed_row_age_ms=executed.age_ms,
         executed_steps=loop.timeline.executed_steps,

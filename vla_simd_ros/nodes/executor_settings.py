@@ -17,12 +17,12 @@ from vla_simd_ros.control.limits import JointLimits
 from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.control.urdf import UrdfLimit, urdf_limits
 from vla_simd_ros.nodes.outputs import OUTPUTS, TWIST_COMPONENTS
-from vla_simd_ros.nodes.parameters import Param, ParameterError, per_joint
+from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError, per_joint
 from vla_simd_ros.nodes.policy_settings import SO101_JOINTS, SO101_LOWER, SO101_UPPER
 
 PARAMETERS = [
     Param("joints", SO101_JOINTS, "Joints (or components of a twist) to command, in the robot's order."),
-    Param("control_rate", 30.0, "Commands per second.", positive=True, maximum=1000.0),
+    Param("control_rate", 30.0, "Commands per second.", minimum=1.0, maximum=1000.0),
     Param(
         "mode",
         Mode.TIME_ALIGNED.value,
@@ -71,15 +71,34 @@ PARAMETERS = [
         "While rows are missing: hold, or (velocities only) decay towards zero.",
         choices=tuple(behaviour.value for behaviour in Starvation),
     ),
-    Param("decay_time", 0.3, "Seconds in which a decaying velocity falls to 1/e.", positive=True),
+    Param(
+        "decay_time",
+        0.3,
+        "Seconds in which a decaying velocity falls to 1/e.",
+        positive=True,
+        maximum=LONGEST_S,
+    ),
     Param(
         "starvation_timeout",
         2.0,
         "Starved for this many seconds, the executor stops commanding until the next chunk.",
         minimum=0.0,
+        maximum=LONGEST_S,
     ),
-    Param("joint_timeout", 0.5, "Joint states silent for longer hold the arm, seconds.", positive=True),
-    Param("policy_timeout", 5.0, "Chunks silent for longer hold the arm, seconds.", positive=True),
+    Param(
+        "joint_timeout",
+        0.5,
+        "Joint states silent for longer hold the arm, seconds.",
+        positive=True,
+        maximum=LONGEST_S,
+    ),
+    Param(
+        "policy_timeout",
+        5.0,
+        "Chunks silent for longer hold the arm, seconds.",
+        positive=True,
+        maximum=LONGEST_S,
+    ),
     Param(
         "stamp_tolerance",
         0.05,
@@ -92,12 +111,13 @@ PARAMETERS = [
         10.0,
         "A chunk whose observation is older on arrival is rejected, seconds.",
         positive=True,
+        maximum=LONGEST_S,
     ),
     Param(
         "state_rate",
         10.0,
         "Executor states per second, besides those on events.",
-        positive=True,
+        minimum=0.1,
         maximum=1000.0,
     ),
 ]

@@ -61,8 +61,9 @@ def rgb(message: Any, camera: str, spec: CameraSpec) -> Picture:
     if not hasattr(message, "encoding"):
         return _decoded(message, camera, spec)
     check_image(message, camera, spec)
-    # cv_bridge shears a picture whose rows do not end on a whole pixel.
-    if CvBridge is None or message.step % CHANNELS[message.encoding]:
+    # cv_bridge shears a picture whose rows do not end on a whole pixel, and with NumPy 2 it fails on the
+    # claim of a byte order, which means nothing for single bytes.
+    if CvBridge is None or message.step % CHANNELS[message.encoding] or message.is_bigendian:
         return opencv_rgb(message)
     picture: Picture = CvBridge().imgmsg_to_cv2(message, "rgb8")
     return np.ascontiguousarray(picture)

@@ -16,6 +16,9 @@ from rclpy.parameter import Parameter
 
 UNCONFIGURED = "unconfigured"
 
+LONGEST_S = 1e6
+"""Most seconds that a parameter may say: eleven days, as good as never."""
+
 
 class ParameterError(Exception):
     """One or more parameters have values that cannot be used; the text names each."""
@@ -47,12 +50,14 @@ class Param:
             return "above 0" + (f" and at most {self.maximum}" if self.maximum is not None else "")
         if self.minimum is not None and self.maximum is not None:
             return f"{self.minimum} to {self.maximum}"
-        return f"at least {self.minimum}" if self.minimum is not None else ""
+        if self.minimum is not None:
+            return f"at least {self.minimum}"
+        return "a number" if isinstance(_first(self.default), float) else ""
 
     def problem(self, value: Any) -> str | None:
         """What is wrong with a value, or None."""
         items = list(value) if isinstance(self.default, list) and _is_list(value) else [value]
-        kind = type(self.default[0] if isinstance(self.default, list) else self.default)
+        kind = type(_first(self.default))
         right_type = _is_list(value) == isinstance(self.default, list) and all(
             _is_a(item, kind) for item in items
         )
@@ -71,6 +76,10 @@ class Param:
             return False
         above = self.minimum is None or item >= self.minimum
         return above and (self.maximum is None or item <= self.maximum)
+
+
+def _first(default: Any) -> Any:
+    return default[0] if isinstance(default, list) else default
 
 
 def _is_list(value: Any) -> bool:

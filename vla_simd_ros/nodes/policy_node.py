@@ -19,7 +19,7 @@ from vla_simd_ros.nodes.diagnostics import DiagnosticsPublisher, Level, Status
 from vla_simd_ros.nodes.episodes import EpochCounter
 from vla_simd_ros.nodes.parameters import NodeParameters, ParameterError
 from vla_simd_ros.nodes.policy_pipeline import PolicyPipeline
-from vla_simd_ros.nodes.policy_settings import PARAMETERS, load_options, settings_for
+from vla_simd_ros.nodes.policy_settings import PARAMETERS, instruction_problem, load_options, settings_for
 from vla_simd_ros.nodes.process import run_node
 from vla_simd_ros.nodes.transitions import SUCCESS, attempt
 
@@ -96,16 +96,18 @@ class PolicyNode(LifecycleNode):
             settings = settings_for(values, policy.spec)
             instruction = self._first_instruction(policy, values["instruction"])
             policy.warm_up()
+            self._pipeline = PolicyPipeline(self, policy, settings, self._epochs, instruction)
         except BaseException:
             policy.close()
             raise
-        self._pipeline = PolicyPipeline(self, policy, settings, self._epochs, instruction)
         self.get_logger().info(f"{policy.name} loaded and warm after {time.monotonic() - start:.1f} s")
 
     def _first_instruction(self, policy: Any, text: str) -> str | None:
         """The parameter's instruction, set here so that its programs are compiled now; None without one."""
         if not text or not policy.spec.uses_instruction:
             return None
+        if problem := instruction_problem(text):
+            raise ParameterError(f"instruction: {problem}")
         policy.set_instruction(text)
         return text
 

@@ -21,7 +21,7 @@ from vla_simd_ros.nodes.messages import stamp
 from vla_simd_ros.nodes.observations import Observations
 from vla_simd_ros.nodes.policy_report import observation_status, policy_status
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction, Times
-from vla_simd_ros.nodes.policy_settings import PolicySettings
+from vla_simd_ros.nodes.policy_settings import PolicySettings, instruction_problem
 from vla_simd_ros.nodes.query_worker import QueryWorker
 
 THROTTLE_S = 2.0
@@ -65,8 +65,9 @@ class PolicyPipeline:
             self._publish,
             self._report_failure,
         )
-        self._worker = QueryWorker(self._runner)
         self._create_interfaces()
+        # Last: from here on the worker closes the policy.
+        self._worker = QueryWorker(self._runner)
 
     def _create_interfaces(self) -> None:
         node = self._node
@@ -138,9 +139,9 @@ class PolicyPipeline:
     def _on_instruction(self, message: String) -> None:
         if not self._spec.uses_instruction:
             self._warn(f"instruction '{message.data}' ignored: a {self._spec.type} policy takes none")
-        elif not message.data.strip():
+        elif problem := instruction_problem(message.data):
             kept = f"'{self._instruction}' stays" if self._instruction else "the policy waits for another one"
-            self._report_failure(f"instruction refused: it is empty, expected a sentence; {kept}")
+            self._report_failure(f"instruction refused: {problem}; {kept}")
         elif message.data != self._instruction:
             self._instruction = message.data
             if self._active:

@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vla_simd_ros.control.chunk import NANOSECONDS
+from rclpy.exceptions import InvalidTopicNameException
+from rclpy.expand_topic_name import expand_topic_name
+from rclpy.validate_full_topic_name import validate_full_topic_name
+
+from vla_simd_ros.control.chunk import LONGEST_STEP_S, NANOSECONDS
 from vla_simd_ros.control.units import UNITS, JointUnits
 from vla_simd_ros.inference import EXECUTORS
-from vla_simd_ros.nodes.parameters import Param, ParameterError, per_joint
+from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError, per_joint
 from vla_simd_ros.policies.base import PolicySpec
+
+LONGEST_INSTRUCTION = 4096
+"""Characters of an instruction; a text beyond that is a mistake, and every chunk would carry it."""
 
 SO101_JOINTS = ["shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper"]
 SO101_LOWER = [-1.91986, -1.74533, -1.69, -1.65806, -2.74385, -0.174533]
@@ -61,7 +68,7 @@ PARAMETERS = [
         1.0 / 30.0,
         "Seconds between two rows of a chunk: the period of the data the policy was trained on.",
         positive=True,
-        maximum=10.0,
+        maximum=LONGEST_STEP_S,
     ),
     Param(
         "window",
@@ -70,7 +77,11 @@ PARAMETERS = [
         minimum=0,
     ),
     Param(
-        "sync_slop", 0.02, "Largest difference of capture times in a set of frames, seconds.", positive=True
+        "sync_slop",
+        0.02,
+        "Largest difference of capture times in a set of frames, seconds.",
+        positive=True,
+        maximum=LONGEST_S,
     ),
     Param(
         "stamp_tolerance",
@@ -84,27 +95,35 @@ PARAMETERS = [
         1.0,
         "An observation older than this when its query could start is not used, seconds.",
         positive=True,
+        maximum=LONGEST_S,
     ),
     Param(
         "joint_max_gap",
         0.1,
         "Joint states further apart are not interpolated between, seconds.",
         positive=True,
+        maximum=LONGEST_S,
     ),
     Param(
         "joint_max_extrapolation",
         0.05,
         "How far outside the received joint states the nearest one still counts, seconds.",
         minimum=0.0,
+        maximum=LONGEST_S,
     ),
     Param(
-        "camera_timeout", 1.0, "A camera silent for longer is reported as an error, seconds.", positive=True
+        "camera_timeout",
+        1.0,
+        "A camera silent for longer is reported as an error, seconds.",
+        positive=True,
+        maximum=LONGEST_S,
     ),
     Param(
         "joint_timeout",
         0.5,
         "Joint states silent for longer are reported as an error, seconds.",
         positive=True,
+        maximum=LONGEST_S,
     ),
 ]
 
@@ -215,6 +234,15 @@ def _action_names(values: Mapping[str, Any], joints: tuple[str, ...], spec: Poli
     return names
 
 
+def instruction_problem(text: str) -> str | None:
+    """Why an instruction cannot be followed, or None."""
+    if not text.strip():
+        return "it is empty, expected a sentence"
+    if len(text) > LONGEST_INSTRUCTION:
+        return f"it has {len(text)} characters, expected at most {LONGEST_INSTRUCTION}"
+    return None
+
+
 def _cameras(text: str, spec: PolicySpec) -> tuple[CameraSource, ...]:
     """The sources in the checkpoint's order."""
     topics: dict[str, str] = {}
@@ -223,10 +251,20 @@ def _cameras(text: str, spec: PolicySpec) -> tuple[CameraSource, ...]:
         if name in topics:
             raise ParameterError(f"cameras: '{name}' is named twice in '{text}'")
         topics[name] = topic
+        _check_topic(name, topic)
     names = list(topics) or list(spec.cameras)
     if not names or set(names) != set(spec.cameras):
         raise ParameterError(f"cameras: got {names}, the checkpoint has {list(spec.cameras)}")
     return tuple(CameraSource(name, topics.get(name) or f"camera/{name}/image_raw") for name in spec.cameras)
+
+
+def _check_topic(camera: str, topic: str) -> None:
+    try:
+        if topic:
+            validate_full_topic_name(expand_topic_name(topic, "node", "/"))
+    except (ValueError, InvalidTopicNameException) as error:
+        reason = str(error).splitlines()[0].split(", at ")[0]
+        raise ParameterError(f"cameras: got topic '{topic}' for '{camera}': {reason}") from error
 
 
 def _units(values: Mapping[str, Any], joints: tuple[str, ...], names: tuple[str, ...]) -> JointUnits:
