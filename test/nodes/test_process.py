@@ -163,3 +163,32 @@ def test_an_idle_node_ends(ros: Any) -> None:
         client = ros.helper.create_client(ChangeState, f"{node.namespace}/policy_node/change_state")
         ros.spin_until(client.service_is_ready, "the service")
         assert ends_on(node, signal.SIGINT) == 0
+
+
+# A node whose own code fails while it runs.
+FAULTY = """
+import sys
+from rclpy.node import Node
+from vla_simd_ros.nodes.process import run_node
+
+class Faulty(Node):
+    def __init__(self):
+        super().__init__("faulty")
+        self.create_timer(0.01, self.fail)
+    def fail(self):
+        raise KeyError("a fault")
+    def stop(self):
+        print("AT REST", flush=True)
+        return True
+
+sys.exit(run_node(Faulty, sys.argv))
+"""
+
+
+def test_an_unforeseen_error_brings_the_arm_to_rest_before_the_process_ends() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FAULTY], check=False, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert ended.returncode == 1
+    assert ended.stdout == "AT REST\n"
+    assert "KeyError: 'a fault'" in ended.stderr

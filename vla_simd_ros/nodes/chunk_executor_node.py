@@ -18,7 +18,7 @@ from vla_simd_ros.nodes.executor_pipeline import ExecutorPipeline
 from vla_simd_ros.nodes.executor_settings import PARAMETERS, settings_from
 from vla_simd_ros.nodes.parameters import NodeParameters, ParameterError
 from vla_simd_ros.nodes.process import run_node
-from vla_simd_ros.nodes.transitions import SUCCESS, attempt
+from vla_simd_ros.nodes.transitions import SUCCESS, attempt, refuse_impossible_transitions
 
 DIAGNOSTICS_PERIOD_S = 1.0
 
@@ -32,6 +32,7 @@ class ChunkExecutorNode(LifecycleNode):
 
     def __init__(self, **node_options: Any) -> None:
         super().__init__("chunk_executor_node", **node_options)
+        refuse_impossible_transitions(self)
         self._node_parameters = NodeParameters(self, PARAMETERS)
         self._diagnostics = DiagnosticsPublisher(self)
         self._pipeline: ExecutorPipeline | None = None

@@ -21,7 +21,7 @@ from vla_simd_ros.nodes.parameters import NodeParameters, ParameterError
 from vla_simd_ros.nodes.policy_pipeline import PolicyPipeline
 from vla_simd_ros.nodes.policy_settings import PARAMETERS, instruction_problem, load_options, settings_for
 from vla_simd_ros.nodes.process import run_node
-from vla_simd_ros.nodes.transitions import SUCCESS, attempt
+from vla_simd_ros.nodes.transitions import SUCCESS, attempt, refuse_impossible_transitions
 
 STOP_TIMEOUT_S = 0.5
 DIAGNOSTICS_PERIOD_S = 1.0
@@ -41,6 +41,7 @@ class PolicyNode(LifecycleNode):
     def __init__(self, load: Callable[..., Any] = Policy.load, **node_options: Any) -> None:
         super().__init__("policy_node", **node_options)
         self._load = load
+        refuse_impossible_transitions(self)
         self._node_parameters = NodeParameters(self, PARAMETERS)
         self._diagnostics = DiagnosticsPublisher(self)
         self._epochs = EpochCounter()

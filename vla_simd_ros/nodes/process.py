@@ -77,6 +77,10 @@ def run_node(make: Callable[[], Node], args: Sequence[str] | None = None) -> int
             executor.spin_once(timeout_sec=0.5)
     except ExternalShutdownException:
         pass
+    except Exception:
+        # Whatever went wrong, the arm must not be left in motion.
+        node.stop()
+        raise
     if not node.stop():
         # A thread is inside the engine and cannot be interrupted: leave without tearing down under it.
         sys.stdout.flush()
