@@ -59,7 +59,7 @@ def test_columns_that_are_no_joints_keep_their_units() -> None:
 
 def test_load_options() -> None:
     options = load_options(values(checkpoint="/tmp/c", threads=2, affinity=[0, 3]))
-    assert options == {"executor": "simd", "threads": 2, "isa": "", "affinity": (0, 3)}
+    assert options == {"executor": "simd", "threads": 2, "isa": "", "convolution": None, "affinity": (0, 3)}
     assert load_options(values(checkpoint="/tmp/c"))["affinity"] == ()
     with pytest.raises(ParameterError, match="expected the folder of a checkpoint"):
         load_options(values())

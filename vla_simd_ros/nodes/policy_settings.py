@@ -12,6 +12,7 @@ from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from vla_simd_ros.control.chunk import LONGEST_STEP_S, NANOSECONDS
 from vla_simd_ros.control.units import UNITS, JointUnits
+from vla_simd_ros.executors.convolution import CONVOLUTIONS
 from vla_simd_ros.inference import EXECUTORS
 from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError, per_joint
 from vla_simd_ros.policies.base import PolicySpec
@@ -34,6 +35,12 @@ PARAMETERS = [
     Param("precision", "fp32", "Arithmetic of the policy.", choices=("fp32",)),
     Param("threads", 0, "Threads of the engine; 0: one per physical core.", minimum=0, maximum=1024),
     Param("isa", "", "Instruction set of the engine's kernels; empty: the best one of this CPU."),
+    Param(
+        "convolution",
+        "",
+        "Algorithm of the engine's 3x3 convolutions; empty: its default.",
+        choices=("", *CONVOLUTIONS),
+    ),
     Param("affinity", [-1], "CPUs that the engine's threads are bound to; -1: not bound.", minimum=-1),
     Param(
         "cameras",
@@ -169,6 +176,7 @@ def load_options(values: Mapping[str, Any]) -> dict[str, Any]:
         "executor": values["executor"],
         "threads": values["threads"],
         "isa": values["isa"],
+        "convolution": values["convolution"] or None,
         "affinity": tuple(cpu for cpu in values["affinity"] if cpu >= 0),
     }
 
