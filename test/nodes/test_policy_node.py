@@ -524,11 +524,11 @@ def test_the_options_reach_the_loader(ros: Any) -> None:
     node = ros.add(
         lambda **o: PolicyNode(load=load, **o),
         checkpoint="/models/a", joints=["a", "b"], threads=3, isa="avx2", affinity=[0, 2],
+        convolution="direct",
     )  # fmt: skip
     assert node.trigger_configure() == SUCCESS
-    assert calls == [
-        SimpleNamespace(folder="/models/a", executor="simd", threads=3, isa="avx2", affinity=(0, 2))
-    ]
+    options = {"executor": "simd", "threads": 3, "isa": "avx2", "affinity": (0, 2), "convolution": "direct"}
+    assert calls == [SimpleNamespace(folder="/models/a", **options)]
 
 
 def test_no_checkpoint_is_an_error_that_says_so(ros: Any, capfd: pytest.CaptureFixture[str]) -> None:
