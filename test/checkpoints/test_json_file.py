@@ -23,6 +23,8 @@ def test_reads_an_object(tmp_path: Path) -> None:
         (b"[1]", "got a list, expected an object"),
         (b"null", "got null, expected an object"),
         (b'{"a": "\xff"}', "cannot be read"),
+        (b"[" * 100_000, "cannot be read"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read"),
     ],
 )
 def test_names_the_file_and_what_is_wrong(tmp_path: Path, content: bytes, complaint: str) -> None:
@@ -40,7 +42,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"), [("x", str), (3, int), (3, float), (0.5, float), ([], list), ({}, dict)]
+    ("value", "kind"), [("x", str), (3, int), (3, float), (0.5, float), (True, bool), ([], list), ({}, dict)]
 )
 def test_field_of_the_right_type(value: object, kind: type) -> None:
     assert field({"name": value}, "name", kind, "file") == value
@@ -53,6 +55,11 @@ def test_field_of_the_right_type(value: object, kind: type) -> None:
         (0.5, int, r"'name' is a number \(0.5\), expected an integer"),
         (True, int, "'name' is true, expected an integer"),
         (False, float, "'name' is false, expected a number"),
+        (float("nan"), float, "'name' is nan, expected a finite number"),
+        (float("inf"), float, "'name' is inf, expected a finite number"),
+        (10**400, float, "'name' is 10000"),
+        ("false", bool, r"'name' is a string \('false'\), expected true or false"),
+        (1, bool, r"'name' is an integer \(1\), expected true or false"),
         (None, str, "'name' is null, expected a string"),
         ([1], dict, "'name' is a list, expected an object"),
     ],

@@ -75,6 +75,22 @@ def test_a_channel_that_never_moves_maps_to_minus_one() -> None:
     assert (np.full(WIDTH, -1, np.float32) * scale + offset)[1] == pytest.approx(0.7)
 
 
+@pytest.mark.parametrize(
+    ("mode", "stats", "complaint"),
+    [
+        (NormMode.MEAN_STD, {"mean": np.zeros(4), "std": np.array([1, 1, 0, 1])}, "std and eps"),
+        (NormMode.MIN_MAX, {"min": np.zeros(4), "max": np.array([1, 1, 0, 1])}, "min and max and eps"),
+    ],
+)
+def test_without_eps_a_channel_that_never_moves_is_refused(
+    mode: NormMode, stats: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(CheckpointError, match=f"{complaint} leave nothing to divide by in channel 2"):
+        make_normalizer(STATE, mode, stats, 0.0, "file")
+    scale, offset = make_unnormalizer(STATE, mode, stats, 0.0, "file").affine()
+    assert (scale[2], offset[2]) == (0, 0)
+
+
 def test_affine_of_a_plain_normalizer() -> None:
     offset, divisor = make_normalizer(
         STATE,

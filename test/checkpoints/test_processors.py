@@ -166,6 +166,29 @@ def test_camera_of_another_size(folder: Path, edit: Edit) -> None:
         load_checkpoint(folder)
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"eps": -1e-8}, "'eps' is -1e-08, expected 0 or more"),
+        ({"eps": float("nan")}, "'eps' is nan, expected a finite number"),
+        ({"normalize_observation_keys": [["action"]]}, "has a list in it, expected strings"),
+    ],
+)
+def test_settings_that_cannot_be(folder: Path, edit: Edit, change: Any, complaint: str) -> None:
+    edit(PRE, lambda content: normalizer(content)["config"].update(change))
+
+    with pytest.raises(CheckpointError, match=complaint):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["../other/state.safetensors", "/etc/passwd", ".", ""])
+def test_state_file_elsewhere(folder: Path, edit: Edit, name: str) -> None:
+    edit(PRE, lambda content: normalizer(content).update(state_file=name))
+
+    with pytest.raises(CheckpointError, match=f"'state_file' is '{name}', expected the name of a file"):
+        load_checkpoint(folder)
+
+
 def test_eps_of_another_type(folder: Path, edit: Edit) -> None:
     edit(PRE, lambda content: normalizer(content)["config"].update(eps="small"))
 

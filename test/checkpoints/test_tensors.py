@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -135,4 +136,17 @@ def test_another_kind_of_file(tmp_path: Path) -> None:
     path.write_text("version https://example.org/pointer\n" * 10)
 
     with pytest.raises(CheckpointError, match="not a complete safetensors file"):
+        TensorFile(path)
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"x": np.zeros(3, np.float32)}, path)
+
+    def refuse(self: Path, *args: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    # The superuser, who may run this, may read any file.
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(CheckpointError, match=r"a\.safetensors: cannot be read: .*Permission denied"):
         TensorFile(path)

@@ -126,6 +126,7 @@ def test_no_files(tmp_path: Path) -> None:
         ("{}", "model type is None, expected 'Unigram'"),
         ('{"model": {"type": "BPE"}}', "model type is 'BPE', expected 'Unigram'"),
         ('{"model": {"type": "Unigram"}}', "not a tokenizer"),
+        ('{"model": {"type": "Unigram", "unk_id": null}}', "unk_id is null, expected the number of"),
     ],
 )
 def test_broken_file(tmp_path: Path, content: str, complaint: str) -> None:

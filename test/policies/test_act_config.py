@@ -40,6 +40,9 @@ def test_absent_fields_have_the_policy_s_defaults(checkpoint: Open) -> None:
         ({"vision_backbone": "vgg16"}, "vision_backbone is 'vgg16', expected one of resnet18, resnet34"),
         ({"replace_final_stride_with_dilation": True}, "expected a backbone of bottleneck blocks"),
         ({"dim_model": "wide"}, "'dim_model' is a string"),
+        ({"pre_norm": "false"}, "'pre_norm' is a string .*, expected true or false"),
+        ({"replace_final_stride_with_dilation": "no"}, "expected true or false"),
+        ({"temporal_ensemble_coeff": "a"}, "'temporal_ensemble_coeff' is a string .*, expected a number"),
     ],
 )
 def test_what_cannot_be_built_is_named(checkpoint: Open, fields: dict[str, Any], message: str) -> None:
@@ -59,3 +62,22 @@ def test_features_are_checked(checkpoint: Open) -> None:
         ActPolicy(dataclasses.replace(whole, features_in={grey.name: grey}))
     with pytest.raises(CheckpointError, match=r"output_features is \[\], expected 'action' among them"):
         ActPolicy(dataclasses.replace(whole, features_out={}))
+
+
+@pytest.mark.parametrize("group", ["features_in", "features_out"])
+def test_a_feature_of_another_kind_is_refused(checkpoint: Open, group: str) -> None:
+    whole = checkpoint("act")
+    name, kind = {
+        "features_in": ("observation.state", "STATE"),
+        "features_out": ("action", "ACTION"),
+    }[group]
+    changed = dict(getattr(whole, group))
+    changed[name] = dataclasses.replace(changed[name], kind=FeatureKind.ENV)
+    with pytest.raises(CheckpointError, match=f"type of '{name}' is ENV, expected {kind}"):
+        ActPolicy(dataclasses.replace(whole, **{group: changed}))
+
+
+def test_a_chunk_size_beyond_the_stored_positions_makes_nothing_of_that_size(checkpoint: Open) -> None:
+    policy = ActPolicy(with_config(checkpoint("act"), chunk_size=10**15))
+    with pytest.raises(CheckpointError, match=r"decoder_pos_embed.weight' has shape \[5, 32\], expected"):
+        policy.build()

@@ -91,10 +91,11 @@ def make_normalizer(
         return Normalizer(feature, mode, _filled(feature, 0.0), _filled(feature, 1.0))
     first, second = _pair(feature, mode, stats, source)
     if mode is NormMode.MEAN_STD:
-        return Normalizer(feature, mode, first, second + np.float32(eps))
+        return Normalizer(feature, mode, first, _divisor(feature, mode, second + np.float32(eps), source))
     centre, half, flat = _range(first, second, eps)
     shift = np.where(flat, np.float32(-1), np.float32(0)) if flat.any() else None
-    return Normalizer(feature, mode, np.where(flat, first, centre), half, shift)
+    divisor = _divisor(feature, mode, half, source)
+    return Normalizer(feature, mode, np.where(flat, first, centre), divisor, shift)
 
 
 def make_unnormalizer(
@@ -112,6 +113,18 @@ def make_unnormalizer(
 
 def _filled(feature: Feature, value: float) -> F32:
     return np.full(feature.channels, value, np.float32)
+
+
+def _divisor(feature: Feature, mode: NormMode, values: F32, source: str) -> F32:
+    """``values``, checked to be none that cannot be divided by: eps may be 0, or lost in rounding."""
+    if not values.all():
+        channel = int(np.flatnonzero(values == 0)[0])
+        names = " and ".join(mode.statistics[1:] if mode is NormMode.MEAN_STD else mode.statistics)
+        raise CheckpointError(
+            f"{source}: statistics of '{feature.name}': {names} and eps leave nothing to divide by "
+            f"in channel {channel}, expected values that {mode.value} can scale by"
+        )
+    return values
 
 
 def _range(low: F32, high: F32, eps: float) -> tuple[F32, F32, npt.NDArray[np.bool_]]:

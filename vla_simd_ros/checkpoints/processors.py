@@ -144,13 +144,30 @@ def _normalization(
     modes = read_modes(json_file.field(config, "norm_map", dict, where), where)
     _check_features(config, declared, where)
     eps = json_file.field(config, "eps", float, where) if "eps" in config else _DEFAULT_EPS
-    keys = "normalize_observation_keys"
-    only = None if config.get(keys) is None else json_file.field(config, keys, list, where)
-    chosen = None if only is None else frozenset(only)
+    if eps < 0:
+        raise CheckpointError(f"{where}: 'eps' is {eps}, expected 0 or more")
+    chosen = _chosen_features(config, where)
     if "state_file" not in entry:
         return _Step(modes, None, _feature_name, eps, f"{where} (which names no state_file)", chosen)
-    state = TensorFile(folder / json_file.field(entry, "state_file", str, where))
+    name = json_file.field(entry, "state_file", str, where)
+    if not name or Path(name).name != name:
+        raise CheckpointError(
+            f"{where}: 'state_file' is '{name:.60}', expected the name of a file in the folder"
+        )
+    state = TensorFile(folder / name)
     return _Step(modes, state, _feature_name, eps, str(state.path), chosen)
+
+
+def _chosen_features(config: dict[str, Any], where: str) -> frozenset[str] | None:
+    """The features that a step is restricted to, if it is."""
+    key = "normalize_observation_keys"
+    if config.get(key) is None:
+        return None
+    names = json_file.field(config, key, list, where)
+    for name in names:
+        if not isinstance(name, str):
+            raise CheckpointError(f"{where}: '{key}' has {describe(name)} in it, expected strings")
+    return frozenset(names)
 
 
 def _feature_name(feature: Feature) -> str:

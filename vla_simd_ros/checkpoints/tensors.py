@@ -124,9 +124,12 @@ def _read_entries(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     try:
-        with safe_open(path, framework="numpy"):
+        # Opened here too, because the library calls a file that may not be read a missing one.
+        with path.open("rb"), safe_open(path, framework="numpy"):
             pass
-    except (SafetensorError, OSError) as error:
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error}") from None
+    except SafetensorError as error:
         raise CheckpointError(
             f"{path}: not a complete safetensors file of {path.stat().st_size} bytes: {error}"
         ) from None

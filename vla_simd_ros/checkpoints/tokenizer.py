@@ -75,8 +75,12 @@ def _read_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
     content: dict[str, Any] = read_json_object(path)
     model = content.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
-    if kind != "Unigram":
+    if not isinstance(model, dict) or kind != "Unigram":
         raise CheckpointError(f"{path}: model type is {kind!r}, expected 'Unigram' (a T5 tokenizer)")
+    if model.get("unk_id", 0) is None:
+        raise CheckpointError(
+            f"{path}: model.unk_id is null, expected the number of the token for unknown text"
+        )
     try:
         return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises bare Exception

@@ -96,8 +96,9 @@ class ActNetwork:
     def _queries(self, b: Builder) -> Sequence:
         shape = self._config.chunk_size, self._config.transformer.width
         with b.block("decoder.0"):
-            zeros = self._weights.zeros(b, "decoder.queries", *shape)
-            return Sequence(zeros, self._weights.constant(b, "decoder_pos_embed.weight", *shape))
+            # The stored table first: it tells whether chunk_size can be right before zeros of it are made.
+            positions = self._weights.constant(b, "decoder_pos_embed.weight", *shape)
+            return Sequence(self._weights.zeros(b, "decoder.queries", *shape), positions)
 
     def _latent(self, b: Builder) -> Tensor:
         with b.block("tokens"):

@@ -55,21 +55,20 @@ def read_act_config(
 ) -> ActConfig:
     """Read config.json; the arguments are the policy's own defaults. Raises CheckpointError."""
     chunk_size = _positive(checkpoint, "chunk_size", chunk)
-    coefficient = checkpoint.config.get("temporal_ensemble_coeff")
     config = ActConfig(
         cameras=checkpoint.cameras,
-        state=checkpoint.features_in.get(STATE),
+        state=_state(checkpoint),
         env_state=_environment(checkpoint),
         action=_action(checkpoint),
         backbone=checkpoint.option("vision_backbone", str, "resnet18"),
-        dilated=bool(checkpoint.config.get("replace_final_stride_with_dilation", False)),
+        dilated=checkpoint.option("replace_final_stride_with_dilation", bool, False),
         transformer=_transformer(checkpoint),
         encoder_layers=_positive(checkpoint, "n_encoder_layers", encoder_layers),
         decoder_layers=_positive(checkpoint, "n_decoder_layers", decoder_layers),
         chunk_size=chunk_size,
         n_action_steps=_positive(checkpoint, "n_action_steps", chunk_size),
         latent_dim=_positive(checkpoint, "latent_dim", 32),
-        temporal_ensemble_coeff=None if coefficient is None else float(coefficient),
+        temporal_ensemble_coeff=_coefficient(checkpoint),
     )
     _check(checkpoint, config)
     return config
@@ -89,7 +88,7 @@ def _transformer(checkpoint: Checkpoint) -> TransformerConfig:
         heads=heads,
         feedforward=_positive(checkpoint, "dim_feedforward", 3200),
         activation=activation,
-        pre_norm=bool(checkpoint.config.get("pre_norm", False)),
+        pre_norm=checkpoint.option("pre_norm", bool, False),
     )
 
 
@@ -117,15 +116,32 @@ def _check(checkpoint: Checkpoint, config: ActConfig) -> None:
         raise _error(checkpoint, "n_obs_steps", steps, "1")
 
 
+def _coefficient(checkpoint: Checkpoint) -> float | None:
+    name = "temporal_ensemble_coeff"
+    return None if checkpoint.config.get(name) is None else float(checkpoint.option(name, float))
+
+
+def _state(checkpoint: Checkpoint) -> Feature | None:
+    return _of_kind(checkpoint, checkpoint.features_in.get(STATE), FeatureKind.STATE)
+
+
+def _of_kind(checkpoint: Checkpoint, feature: Feature | None, kind: FeatureKind) -> Feature | None:
+    """The feature; the kind that is declared decides its normalization, so it must be the right one."""
+    if feature is not None and feature.kind is not kind:
+        raise _error(checkpoint, f"type of '{feature.name}'", feature.kind.value, kind.value)
+    return feature
+
+
 def _environment(checkpoint: Checkpoint) -> Feature | None:
     found = [f for f in checkpoint.features_in.values() if f.kind is FeatureKind.ENV]
     return found[0] if found else None
 
 
 def _action(checkpoint: Checkpoint) -> Feature:
-    if ACTION not in checkpoint.features_out:
+    action = _of_kind(checkpoint, checkpoint.features_out.get(ACTION), FeatureKind.ACTION)
+    if action is None:
         raise _error(checkpoint, "output_features", list(checkpoint.features_out), f"'{ACTION}' among them")
-    return checkpoint.features_out[ACTION]
+    return action
 
 
 def _positive(checkpoint: Checkpoint, name: str, default: int) -> int:

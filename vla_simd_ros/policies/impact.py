@@ -31,7 +31,11 @@ class ImpactPolicy:
         self._config = read_act_config(checkpoint, encoder_layers=6, decoder_layers=4, chunk=50)
         self._network = ActNetwork(checkpoint, self._config, lambda stage: f"stages.{stage}")
         self._max_tokens: int = checkpoint.option("tokenizer_max_length", int, DEFAULT_MAX_TOKENS)
-        self._use_film = bool(checkpoint.config.get("use_film", True))
+        # Checked before anything is made for the longest instruction.
+        self._network.weights.array(
+            "text_pos_embed.weight", (self._max_tokens, self._config.transformer.width)
+        )
+        self._use_film = checkpoint.option("use_film", bool, True)
         source, names, stated, prefix = _text_encoder(checkpoint)
         self._text_weights = Weights(source, prefix)
         self._text_config = read_t5_config(self._text_weights, names, stated)
@@ -98,7 +102,7 @@ def _text_encoder(checkpoint: Checkpoint) -> tuple[TensorSource, Mapping[str, An
     """
     inside = {name[len(_TEXT_MODEL) :]: None for name in checkpoint.tensors if name.startswith(_TEXT_MODEL)}
     if inside:
-        stated = checkpoint.config.get("text_config") or {}
+        stated = checkpoint.option("text_config", dict, {})
         return checkpoint, inside, stated, _TEXT_MODEL
     stated, tensors = checkpoint.text_encoder()
     return tensors, tensors, stated, ""

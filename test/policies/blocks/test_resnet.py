@@ -119,3 +119,15 @@ def test_what_cannot_be_built_is_named() -> None:
         CheckpointError, match="with vision_backbone 'resnet34', expected a backbone of bottleneck"
     ):
         ResNet("resnet34", weights, str, dilated=True)
+
+
+def test_a_negative_variance_is_refused() -> None:
+    class Negative(Hollow):
+        def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
+            return np.full(shape or (), -0.5 if name.endswith("bn1.running_var") else 1, np.float32)
+
+    b = Builder()
+    image = b.input("x", (32, 32, 3), DType.F32, Lifetime.QUERY)
+    backbone = ResNet("resnet18", Weights(Negative()), lambda stage: f"layer{stage + 1}")
+    with pytest.raises(CheckpointError, match=r"'bn1.running_var' has the value -0.5, expected 0 or more"):
+        backbone.build(b, image, "backbone")

@@ -49,6 +49,36 @@ def test_a_gated_encoder_is_refused(checkpoint: Callable[..., Checkpoint]) -> No
         read_t5_config(Weights(whole, PREFIX), stored_names(whole), {"feed_forward_proj": "gated-gelu"})
 
 
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"d_model": "wide"}, r"'d_model' is a string \('wide'\), expected an integer"),
+        ({"num_layers": 0}, "num_layers is 0, expected 1 or more"),
+        ({"d_kv": None}, "'d_kv' is null, expected an integer"),
+        ({"num_heads": 1.5}, r"'num_heads' is a number \(1.5\), expected an integer"),
+        ({"relative_attention_num_buckets": 3}, "num_buckets is 3, expected 4 or more"),
+        ({"relative_attention_max_distance": 8}, "max_distance is 8, expected 9 or more"),
+        ({"layer_norm_epsilon": -1}, "layer_norm_epsilon is -1.0, expected 0 or more"),
+        ({"layer_norm_epsilon": float("nan")}, "'layer_norm_epsilon' is nan, expected a finite number"),
+    ],
+)
+def test_sizes_that_no_encoder_has(
+    checkpoint: Callable[..., Checkpoint], stated: dict[str, Any], message: str
+) -> None:
+    whole = checkpoint("impact")
+    with pytest.raises(CheckpointError, match=message):
+        read_t5_config(Weights(whole, PREFIX), stored_names(whole), stated)
+
+
+def test_a_table_of_another_rank_is_refused() -> None:
+    class Flat:
+        def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Any:
+            return np.zeros(64, np.float32)
+
+    with pytest.raises(CheckpointError, match=r"has shape \[64\], expected two dimensions"):
+        read_t5_config(Weights(Flat()), {}, {})
+
+
 def test_the_encoder_follows_its_definition(checkpoint: Callable[..., Checkpoint]) -> None:
     whole = checkpoint("impact")
     ids = np.array([5, 900, 31, 1], np.int32)

@@ -133,4 +133,9 @@ class ResNet:
             self._weights.constant(b, f"{norm}.{part}", outputs)
             for part in ("weight", "bias", "running_mean", "running_var")
         ]
+        least = self._weights.array(f"{norm}.running_var", (outputs,)).min()
+        if least < 0:
+            raise CheckpointError(
+                f"image backbone: tensor '{norm}.running_var' has the value {least:g}, expected 0 or more"
+            )
         return b.batch_norm(y, *parameters, eps=_BATCH_NORM_EPS, name=name)

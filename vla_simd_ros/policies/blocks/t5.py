@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vla_simd_ros.checkpoints import json_file
 from vla_simd_ros.checkpoints.errors import CheckpointError
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, Tensor
@@ -46,25 +47,50 @@ def read_t5_config(weights: Weights, names: Mapping[str, Any], stated: Mapping[s
     projection = stated.get("feed_forward_proj", "relu")
     if projection != "relu":
         raise CheckpointError(f"text encoder: feed_forward_proj is '{projection}', expected 'relu'")
-    buckets, heads = weights.array(_BIAS_TABLE).shape
-    vocabulary, width = weights.array(embedding_name(names)).shape
+    buckets, heads = _matrix(weights, _BIAS_TABLE)
+    vocabulary, width = _matrix(weights, embedding_name(names))
     layers = 0
     while f"encoder.block.{layers}.{_ATTENTION}.q.weight" in names:
         layers += 1
-    first = "encoder.block.0"
-    heads = stated.get("num_heads", heads)
-    inner = weights.array(f"{first}.{_ATTENTION}.q.weight").shape[0]
+    inner, _ = _matrix(weights, f"encoder.block.0.{_ATTENTION}.q.weight")
+    feedforward, _ = _matrix(weights, f"encoder.block.0.{_DENSE}.wi.weight")
+    heads = _size(stated, "num_heads", heads)
+    buckets = _size(stated, "relative_attention_num_buckets", buckets, least=4)
     return T5Config(
-        width=stated.get("d_model", width),
-        inner=heads * stated["d_kv"] if "d_kv" in stated else inner,
-        feedforward=stated.get("d_ff", weights.array(f"{first}.{_DENSE}.wi.weight").shape[0]),
-        layers=stated.get("num_layers", layers),
+        width=_size(stated, "d_model", width),
+        inner=heads * _size(stated, "d_kv", 1) if "d_kv" in stated else inner,
+        feedforward=_size(stated, "d_ff", feedforward),
+        layers=_size(stated, "num_layers", layers),
         heads=heads,
-        buckets=stated.get("relative_attention_num_buckets", buckets),
-        max_distance=stated.get("relative_attention_max_distance", _MAX_DISTANCE),
-        eps=stated.get("layer_norm_epsilon", _EPS),
-        vocabulary=stated.get("vocab_size", vocabulary),
+        buckets=buckets,
+        # Farther than the distances that have a bucket each, a quarter of the buckets.
+        max_distance=_size(stated, "relative_attention_max_distance", _MAX_DISTANCE, least=buckets // 4 + 1),
+        eps=_epsilon(stated),
+        vocabulary=_size(stated, "vocab_size", vocabulary),
     )
+
+
+def _matrix(weights: Weights, name: str) -> tuple[int, int]:
+    shape = weights.array(name).shape
+    if len(shape) != 2:
+        raise CheckpointError(f"text encoder: {name} has shape {list(shape)}, expected two dimensions")
+    return shape[0], shape[1]
+
+
+def _size(stated: Mapping[str, Any], name: str, found: int, least: int = 1) -> int:
+    """The stated size, checked, or the one ``found`` in the weights."""
+    value: int = json_file.field({name: found, **stated}, name, int, "text encoder")
+    if value < least:
+        raise CheckpointError(f"text encoder: {name} is {value}, expected {least} or more")
+    return value
+
+
+def _epsilon(stated: Mapping[str, Any]) -> float:
+    name = "layer_norm_epsilon"
+    value = float(json_file.field({name: _EPS, **stated}, name, float, "text encoder"))
+    if value < 0:
+        raise CheckpointError(f"text encoder: {name} is {value}, expected 0 or more")
+    return value
 
 
 def embedding_name(names: Mapping[str, Any]) -> str:
