@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
-from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.checkpoints import Checkpoint, Feature, FeatureKind
 from vla_simd_ros.fidelity.observations import random_observations
 
 
@@ -37,3 +39,18 @@ def test_a_seed_names_the_observations(seeing: Checkpoint) -> None:
 
     np.testing.assert_array_equal(first.images["wrist"], again.images["wrist"])
     assert not np.array_equal(first.images["wrist"], other.images["wrist"])
+
+
+def test_only_the_vectors_that_a_policy_takes_are_made(blind: Checkpoint) -> None:
+    (env,) = (f for f in blind.features_in.values() if f.kind is FeatureKind.ENV)
+    more = Feature("observation.velocity", FeatureKind.STATE, (2,))
+    second = Feature("observation.object", FeatureKind.ENV, (9,))
+    several = dataclasses.replace(
+        blind, features_in={**blind.features_in, more.name: more, second.name: second}
+    )
+
+    (plain,), (same,) = (random_observations(c, 1, seed=0) for c in (blind, several))
+    assert plain.env_state is not None
+    assert plain.env_state.shape == env.shape
+    np.testing.assert_array_equal(plain.env_state, same.env_state)
+    assert (plain.state is None) == (same.state is None)

@@ -44,6 +44,17 @@ def test_layers(bench: Any, pre_norm: bool, activation: str) -> None:
     assert bench.compare("act", options, "lerobot").passed
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"cameras": CAMERAS, "state_dim": 0}, id="cameras"),
+        pytest.param({"cameras": (), "state_dim": 0, "env_state_dim": 3}, id="environment"),
+    ],
+)
+def test_without_a_state(bench: Any, options: dict[str, Any]) -> None:
+    assert bench.compare("act", Options(seed=7, sizes=SMALL, **options), "lerobot").passed
+
+
 @pytest.mark.parametrize("backbone", ["resnet18", "resnet34", "resnet50"])
 def test_backbones(bench: Any, backbone: str) -> None:
     options = Options(seed=5, cameras=CAMERAS[:1], sizes={**SMALL, "backbone": backbone})

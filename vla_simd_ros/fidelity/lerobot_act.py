@@ -57,6 +57,8 @@ class LeRobotAct:
         ):
             if values is not None:
                 batch[key] = self._torch.from_numpy(values).to(self._dtype)
+        # LeRobot asks the state for its device even where the policy takes none.
+        batch.setdefault("observation.state", self._torch.zeros(0, dtype=self._dtype))
         actions = self._after(self._policy.predict_action_chunk(self._before(batch)))
         result: Array = actions[0].numpy()
         return result

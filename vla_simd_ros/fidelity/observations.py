@@ -11,6 +11,7 @@ from vla_simd_ros.inference import Observation
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
+_STATE = "observation.state"
 # Side, in pixels, of the patches of even colour that the frames are made of.
 _PATCH = 16
 _NOISE = 24
@@ -23,12 +24,11 @@ def random_observations(checkpoint: Checkpoint, count: int, seed: int) -> list[O
 
 def _observation(checkpoint: Checkpoint, rng: np.random.Generator) -> Observation:
     images = {name: _frame(feature, rng) for name, feature in checkpoint.cameras.items()}
-    vectors = {
-        feature.kind: _vector(checkpoint, feature, rng)
-        for feature in checkpoint.features_in.values()
-        if feature.kind in (FeatureKind.STATE, FeatureKind.ENV)
-    }
-    return Observation(images, vectors.get(FeatureKind.STATE), vectors.get(FeatureKind.ENV))
+    # Data sets may record more vectors of these kinds than the ones that a policy takes.
+    state = checkpoint.features_in.get(_STATE)
+    env_state = next((f for f in checkpoint.features_in.values() if f.kind is FeatureKind.ENV), None)
+    vectors = (None if f is None else _vector(checkpoint, f, rng) for f in (state, env_state))
+    return Observation(images, *vectors)
 
 
 def _frame(feature: Feature, rng: np.random.Generator) -> U8:
