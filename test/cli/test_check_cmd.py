@@ -92,6 +92,28 @@ def test_number_of_observations(folder: Path, capsys: pytest.CaptureFixture[str]
     assert "expected 1 or more" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("seed", ["-1", "x"])
+def test_seed(folder: Path, capsys: pytest.CaptureFixture[str], seed: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", str(folder), f"--seed={seed}"])
+
+    assert f"'{seed}' is no seed, expected an integer, 0 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["check", "inspect"])
+def test_an_instruction_set_that_is_not_there(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VLA_SIMD_ISA", "mmx")
+    assert main([command, str(folder)]) == 2
+    assert capsys.readouterr().err.startswith("vla_simd: VLA_SIMD_ISA='mmx': unknown instruction set")
+
+
+def test_threads_that_the_engine_cannot_have(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(folder), "--threads=-1"]) == 2
+    assert capsys.readouterr().err == "vla_simd: threads: got -1, expected 1 to 1024\n"
+
+
 def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(tmp_path / "absent")]) == 2
     assert capsys.readouterr().err.endswith("absent: no such folder\n")

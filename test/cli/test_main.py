@@ -79,6 +79,8 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
     ("error", "sentence"),
     [
         (CheckpointError("config.json: no such file"), "config.json: no such file"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (MemoryError("Unable to allocate 6 TiB"), "not enough memory: Unable to allocate 6 TiB"),
         (PermissionError(13, "Permission denied", "/x/y"), "/x/y: Permission denied"),
         (
             ModuleNotFoundError("No module named 'torch'", name="torch"),

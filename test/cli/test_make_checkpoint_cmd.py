@@ -69,6 +69,7 @@ def test_no_cameras(tmp_path: Path) -> None:
     [
         (["--image-size", "480"], "'480' is no image size, expected HEIGHTxWIDTH"),
         (["--cameras", "front:12"], "'12' is no image size"),
+        (["--image-size", "\u00b2x3"], "'\u00b2x3' is no image size"),
         (["--cameras", "front,,"], "has a camera without a name"),
         (["--set", "chunk_size"], "'chunk_size' is no setting, expected FIELD=VALUE"),
         (["--dtype", "int3"], "invalid choice: 'int3'"),
@@ -88,6 +89,8 @@ def test_wrong_usage(
     ("arguments", "complaint"),
     [
         (["--set", "nope=1"], "config.json has no field 'nope'"),
+        (["--set", "latent_dim=0"], "latent_dim is 0, expected 1 or more"),
+        (["--set", "n_vae_encoder_layers=-1"], "n_vae_encoder_layers is -1, expected 1 or more"),
         (["--cameras", "a,a"], "camera 'a' is named twice"),
         (["--dim-model", "30"], "dim_model is 30, expected a multiple of 8 heads"),
     ],

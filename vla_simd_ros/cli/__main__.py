@@ -80,8 +80,10 @@ def _explain(error: Exception) -> str | None:
     """One line for an error that is the user's to solve; None for a fault of ours."""
     if isinstance(error, ModuleNotFoundError):
         return _explain_missing_module(error.name or "")
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error}"
     if type(error).__module__.partition(".")[0] == "vla_simd_ros":
         return str(error)
     return None

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_convolution
+from vla_simd_ros.cli.arguments import add_convolution, make_engine
 from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
         "numpy (any policy); default: the most independent one that the policy has",
     )
     parser.add_argument("--observations", type=_positive, default=4, metavar="N", help="default: 4")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the observations (default: 0)")
+    parser.add_argument("--seed", type=_seed, default=0, help="seed of the observations (default: 0)")
     parser.add_argument(
         "--instruction", default=_INSTRUCTION, help=f"for policies that take one (default: '{_INSTRUCTION}')"
     )
@@ -48,7 +48,6 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare, print, and return 0 if the actions are within the bound."""
     from vla_simd_ros.checkpoints import load_checkpoint
-    from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.fidelity.check import compare, trace_tensors
     from vla_simd_ros.fidelity.measure import bound_with
     from vla_simd_ros.fidelity.observations import random_observations
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = load_checkpoint(args.checkpoint)
     reference = args.reference or references_for(checkpoint.type)[0]
     args.convolution = args.convolution or DEFAULT_CONVOLUTION
-    executor = SimdExecutor(threads=args.threads, convolution=args.convolution)
+    executor = make_engine(args.convolution, args.threads)
     bound = bound_with(args.convolution)
     observations = random_observations(checkpoint, args.observations, args.seed)
     report = compare(checkpoint, executor, reference, args.instruction, observations, _progress, bound)
@@ -76,6 +75,12 @@ def run(args: argparse.Namespace) -> int:
 def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of observations, expected 1 or more")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no seed, expected an integer, 0 or more")
     return int(text)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_convolution
+from vla_simd_ros.cli.arguments import add_convolution, make_engine
 from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compile the policy and print its programs."""
     from vla_simd_ros.checkpoints import load_checkpoint
-    from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.graph.compile import compile_graph
     from vla_simd_ros.graph.fold_cache import FoldCache
     from vla_simd_ros.policies.registry import define_policy
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     policy = define_policy(checkpoint)
     tokens = _instruction_length(checkpoint, policy.spec, args.tokens, args.instruction)
     compiled = compile_graph(policy.build(tokens), FoldCache())
-    executor = SimdExecutor(convolution=args.convolution or DEFAULT_CONVOLUTION)
+    executor = make_engine(args.convolution or DEFAULT_CONVOLUTION)
     for line in describe(compiled, executor.kernel_name):
         print(line)
     return 0

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _image_size(text: str) -> tuple[int, int]:
     height, separator, width = text.partition("x")
-    if not (separator and height.isdigit() and width.isdigit()):
+    if not (separator and height.isdecimal() and width.isdecimal()):
         raise argparse.ArgumentTypeError(f"'{text}' is no image size, expected HEIGHTxWIDTH, e.g. 480x640")
     return int(height), int(width)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import json
@@ -12,6 +13,7 @@ from safetensors.numpy import load_file
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import OptionError, Options, make_checkpoint
+from vla_simd_ros.checkpoints.synthesis import folder as synthesis_folder
 
 SMALL = {"dim_model": 16, "heads": 2, "feedforward": 16, "encoder_layers": 1, "chunk_size": 4}
 
@@ -99,3 +101,14 @@ def test_remains_of_an_interrupted_run_do_not_matter(tmp_path: Path) -> None:
 
     assert json.loads((tmp_path / "a" / "config.json").read_text())["type"] == "act"
     assert not (tmp_path / ".a.partial").exists()
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(synthesis_folder, "_write_tensors", full)
+    with pytest.raises(OSError, match="No space left"):
+        make(tmp_path / "a")
+
+    assert list(tmp_path.iterdir()) == []

@@ -46,6 +46,7 @@ def test_settings_win_over_sizes() -> None:
         (Options(settings={"layers.deep": 1}), "config.json has no field 'layers.deep'"),
         (Options(settings={"layers": "many"}), "'layers' is 'many', expected a value like 1"),
         (Options(settings={"layers": True}), "'layers' is True, expected a value like 1"),
+        (Options(settings={"layers": None}), "'layers' is None, expected a value like 1"),
         (Options(settings={"layers": 1.5}), "'layers' is 1.5, expected a value like 1"),
     ],
 )

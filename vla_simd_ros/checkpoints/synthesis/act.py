@@ -91,6 +91,8 @@ def finish_act_config(config: dict[str, Any], options: Options) -> None:
         "dim_feedforward",
         "n_encoder_layers",
         "n_decoder_layers",
+        "n_vae_encoder_layers",
+        "latent_dim",
     ):
         if config[name] < 1:
             raise OptionError(f"{name} is {config[name]}, expected 1 or more")

@@ -28,13 +28,21 @@ def write_folder(folder: Path, recipe: Recipe, statistics: dict[str, F32], dtype
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    _write_json(partial / CONFIG, recipe.config)
-    _write_tensors(partial / WEIGHTS, recipe.tensors, dtype)
-    _write_processor(partial, PREPROCESSOR, recipe.preprocessor, statistics)
-    _write_processor(partial, POSTPROCESSOR, recipe.postprocessor, statistics)
+    try:
+        _write_files(partial, recipe, statistics, dtype)
+        os.replace(partial, folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _write_files(folder: Path, recipe: Recipe, statistics: dict[str, F32], dtype: str) -> None:
+    _write_json(folder / CONFIG, recipe.config)
+    _write_tensors(folder / WEIGHTS, recipe.tensors, dtype)
+    _write_processor(folder, PREPROCESSOR, recipe.preprocessor, statistics)
+    _write_processor(folder, POSTPROCESSOR, recipe.postprocessor, statistics)
     for name, content in recipe.files.items():
-        _write_json(partial / name, content)
-    os.replace(partial, folder)
+        _write_json(folder / name, content)
 
 
 def _write_processor(

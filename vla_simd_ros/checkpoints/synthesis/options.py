@@ -81,7 +81,7 @@ def _set(config: dict[str, Any], path: str, value: Any) -> None:
     if not isinstance(owner, dict) or leaf not in owner:
         raise OptionError(f"config.json has no field '{path}'")
     old = owner[leaf]
-    if old is not None and value is not None and not _same_kind(old, value):
+    if old is not None and not _same_kind(old, value):
         raise OptionError(f"'{path}' is {value!r}, expected a value like {old!r}")
     owner[leaf] = value
 
