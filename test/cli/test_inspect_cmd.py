@@ -57,7 +57,7 @@ def test_every_program_is_a_table(folder: Path, capsys: pytest.CaptureFixture[st
 def test_fusions_and_views_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = inspect(capsys, str(folder), "--tokens", "3")
     assert row(lines, "backbone.top.layer1.1.film")[0] == "conv2d+bias+residual+relu+film"
-    assert row(lines, "encoder.0.self_attn.q+k+v")[0] == "linear+bias+residual"
+    assert row(lines, "encoder.0.self_attn.q+k")[0] == "linear+bias+residual"
     assert row(lines, "encoder.0.self_attn.q")[-1] == "view"
     assert row(lines, "decoder.0.self_attn.attention")[-1] == "folded"
     assert row(lines, "postprocess.action")[0] == "add"

@@ -1,6 +1,8 @@
-"""Make one linear layer of those that read the same rows.
+"""Make one linear layer of those in a block that read the same rows.
 
-Queries, keys and values become one product; so do the memory's keys and values of all decoder layers.
+Queries and keys become one product. Values, which have no position terms, stay apart from those that have:
+a residual that is zero in places would be read all the same. Layers of different blocks are not joined, so
+that a program can still be cut between its blocks.
 """
 
 from __future__ import annotations
@@ -18,16 +20,15 @@ _BIAS, _RESIDUAL, _GAMMA = 2, 3, 4
 
 
 def merge_linears(graph: Graph) -> Graph:
-    """Merge linear layers of one input, activation and lifetime; the results become slices of columns."""
+    """Merge linear layers that :func:`_alike` does not tell apart; the results become slices of columns."""
     groups: dict[object, list[Op]] = {}
     for op in graph.ops:
         if _mergeable(op):
-            key = (op.inputs[0], op.attrs["activation"], op.output.lifetime)
-            groups.setdefault(key, []).append(op)
+            groups.setdefault(_alike(op), []).append(op)
     merged: dict[Tensor, list[Op]] = {}
     constants: dict[Tensor, Array] = {}
     for group in groups.values():
-        if len(group) > 1 and _same_residual_rows(group):
+        if len(group) > 1:
             merged.update({op.output: [] for op in group})
             merged[group[0].output] = _merge(group, constants)
     ops = [new for op in graph.ops for new in merged.get(op.output, [op])]
@@ -41,9 +42,11 @@ def _mergeable(op: Op) -> bool:
     return all(t is None or t.lifetime is Lifetime.PROCESS for t in op.inputs[1:])
 
 
-def _same_residual_rows(group: Sequence[Op]) -> bool:
-    residuals = [op.inputs[_RESIDUAL] for op in group]
-    return len({tensor.shape[0] for tensor in residuals if tensor is not None}) <= 1
+def _alike(op: Op) -> tuple[object, ...]:
+    """What layers must share to be merged."""
+    residual = op.inputs[_RESIDUAL]
+    rows = None if residual is None else residual.shape[0]
+    return op.inputs[0], op.attrs["activation"], op.output.lifetime, op.block, rows
 
 
 def _merge(group: Sequence[Op], constants: dict[Tensor, Array]) -> list[Op]:
@@ -52,12 +55,10 @@ def _merge(group: Sequence[Op], constants: dict[Tensor, Array]) -> list[Op]:
     name, block = _name([op.output.name for op in group]), first.block
     before = [
         make_op("concat", [op.inputs[1] for op in group], {"axis": 0}, name=f"{name}.weight", block=block),
-        *_joined(group, _BIAS, (), f"{name}.bias", constants),
+        *_joined(group, _BIAS, 0, f"{name}.bias", constants),
     ]
     bias = before[-1].output if len(before) > 1 else None
-    residuals = [op.inputs[_RESIDUAL] for op in group]
-    rows = next((tensor.shape[0] for tensor in residuals if tensor is not None), 0)
-    residual_ops = _joined(group, _RESIDUAL, (rows,), f"{name}.residual", constants)
+    residual_ops = _joined(group, _RESIDUAL, 1, f"{name}.residual", constants)
     residual = residual_ops[-1].output if residual_ops else None
     inputs = (first.inputs[0], before[0].output, bias, residual, None, None)
     layer = make_op("linear", inputs, first.attrs, name=name, block=block)
@@ -65,7 +66,7 @@ def _merge(group: Sequence[Op], constants: dict[Tensor, Array]) -> list[Op]:
 
 
 def _joined(
-    group: Sequence[Op], index: int, rows: tuple[int, ...], name: str, constants: dict[Tensor, Array]
+    group: Sequence[Op], index: int, axis: int, name: str, constants: dict[Tensor, Array]
 ) -> list[Op]:
     """The concatenation of one optional operand over the group, zero where absent; nothing if all are."""
     if all(op.inputs[index] is None for op in group):
@@ -74,11 +75,11 @@ def _joined(
     for number, op in enumerate(group):
         part = op.inputs[index]
         if part is None:
-            value = _zeros((*rows, op.output.shape[1]))
+            value = _zeros(op.output.shape[1])
             part = Tensor(f"{name}.zero{number}", value.shape, DType.F32, Lifetime.PROCESS, op.block)
             constants[part] = value
         parts.append(part)
-    return [make_op("concat", parts, {"axis": len(rows)}, name=name, block=group[0].block)]
+    return [make_op("concat", parts, {"axis": axis}, name=name, block=group[0].block)]
 
 
 def _slices(group: Sequence[Op], output: Tensor) -> list[Op]:
@@ -100,6 +101,6 @@ def _name(names: Sequence[str]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _zeros(shape: tuple[int, ...]) -> Array:
-    """Zeros; the same array for the same shape, so that what is folded from it is found again."""
-    return np.zeros(shape, np.float32)
+def _zeros(count: int) -> Array:
+    """Zeros; the same array for the same count, so that what is folded from it is found again."""
+    return np.zeros(count, np.float32)
