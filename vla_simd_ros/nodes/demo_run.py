@@ -292,7 +292,8 @@ def run_demo(settings: DemoSettings, say: Callable[[str], None]) -> int:
     domain = free_domain()
     os.environ.update(demo_environment(settings.config, domain))
     say(f"ROS domain {domain}; to look on: ROS_DOMAIN_ID={domain} ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST")
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    # SIGINT too: a process started in the background of a script ignores it otherwise.
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with ProcessGroup(settings.out / "logs", os.environ) as group:
             run = DemoRun(settings, group, say)
@@ -303,7 +304,8 @@ def run_demo(settings: DemoSettings, say: Callable[[str], None]) -> int:
             finally:
                 run.close()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     say("results\n\n" + format_report(report) + "\n")
     say(f"policy: {settings.note}")
     for path in paths:
