@@ -14,6 +14,7 @@ from vla_simd_ros import inference
 from vla_simd_ros.checkpoints import CheckpointError, load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.executors.reference_executor import ReferenceExecutable, ReferenceExecutor
+from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.inference import InputError, Observation, Policy, make_executor
@@ -266,10 +267,10 @@ def test_bad_folders_and_settings_are_named(tmp_path: Path, folders: dict[str, P
         Policy.load(tmp_path / "missing", executor="reference")
     with pytest.raises(ValueError, match="executor 'gpu' is unknown, expected one of simd, torch, reference"):
         Policy.load(folders["act"], executor="gpu")
-    with pytest.raises(ValueError, match="executor 'reference' has no choice of isa, affinity or conv"):
-        make_executor("reference", isa="avx2")
-    with pytest.raises(ValueError, match="has no choice of isa, affinity or convolution"):
-        make_executor("reference", convolution="winograd2")
+    with pytest.raises(SettingError, match="executor 'reference' has no isa, convolution, expected executor"):
+        make_executor("reference", EngineSettings(threads=1, isa="avx2", convolution="direct"))
+    with pytest.raises(SettingError, match="setting 'tiles' is unknown, expected one of threads, affinity"):
+        Policy.load(folders["act"], tiles=4)
 
 
 def test_no_camera_and_no_state(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.errors import InstructionError
 from vla_simd_ros.executors.base import Executable, Executor, InputError
+from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Lifetime
@@ -119,21 +120,18 @@ class Policy:
         folder: str | Path,
         *,
         executor: str = "simd",
-        threads: int = 0,
-        isa: str = "",
-        affinity: Sequence[int] = (),
-        convolution: str | None = None,
+        settings: EngineSettings | None = None,
+        **changes: Any,
     ) -> Policy:
         """Load a LeRobot ``pretrained_model`` folder.
 
         ``executor`` is "simd" (this package's engine), "torch" or "reference" (float64 numpy, slow);
-        ``threads`` 0 takes one per core; ``isa`` and ``affinity`` choose the engine's instruction set and
-        CPUs, ``convolution`` one of :data:`vla_simd_ros.executors.convolution.CONVOLUTIONS`
-        (None: its default). Raises
-        CheckpointError for a folder that does not fit, ValueError for unknown settings.
+        keyword arguments (``threads=2``) replace single ``settings``, whose only one for the other executors
+        is ``threads``. Raises CheckpointError for a folder that does not fit, SettingError for settings
+        that cannot be had.
         """
-        chosen = make_executor(executor, threads=threads, isa=isa, affinity=affinity, convolution=convolution)
-        return cls(load_checkpoint(folder), chosen)
+        chosen = (settings or EngineSettings()).but(**changes)
+        return cls(load_checkpoint(folder), make_executor(executor, chosen))
 
     @property
     def name(self) -> str:
@@ -213,34 +211,25 @@ class Policy:
         return self._programs
 
 
-def make_executor(
-    name: str,
-    *,
-    threads: int = 0,
-    isa: str = "",
-    affinity: Sequence[int] = (),
-    convolution: str | None = None,
-) -> Executor:
-    """The executor called ``name``. Raises ValueError for an unknown one, and for settings it cannot have."""
+def make_executor(name: str, settings: EngineSettings) -> Executor:
+    """The executor called ``name``. Raises SettingError for an unknown one, or settings it cannot have."""
     if name == "simd":
-        from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
         from vla_simd_ros.executors.simd_executor import SimdExecutor
 
-        setting = convolution or DEFAULT_CONVOLUTION
-        return SimdExecutor(threads=threads, isa=isa, affinity=affinity, convolution=setting)
-    if isa or affinity or convolution:
-        raise ValueError(
-            f"executor '{name}' has no choice of isa, affinity or convolution, expected executor 'simd'"
+        return SimdExecutor(settings)
+    if name not in EXECUTORS:
+        raise SettingError(f"executor '{name}' is unknown, expected one of {', '.join(EXECUTORS)}")
+    if others := settings.but(threads=0).changed():
+        raise SettingError(
+            f"executor '{name}' has no {', '.join(others)}, expected executor 'simd' with these"
         )
     if name == "torch":
         from vla_simd_ros.executors.torch_executor import TorchExecutor
 
-        return TorchExecutor(threads=threads)
-    if name == "reference":
-        from vla_simd_ros.executors.reference_executor import ReferenceExecutor
+        return TorchExecutor(threads=settings.threads)
+    from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 
-        return ReferenceExecutor()
-    raise ValueError(f"executor '{name}' is unknown, expected one of {', '.join(EXECUTORS)}")
+    return ReferenceExecutor()
 
 
 def observation_inputs(spec: PolicySpec, observation: Observation) -> dict[str, Array]:

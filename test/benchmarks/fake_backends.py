@@ -16,7 +16,11 @@ class Faithful:
     """Actions that depend on the observation alone."""
 
     def __init__(self, setup: Setup) -> None:
-        self.details = {"threads": str(setup.threads or 3), "isa": setup.isa or "fake", "omp": _omp()}
+        self.details = {
+            "threads": str(setup.threads or 3),
+            "isa": setup.settings.isa or "fake",
+            "omp": _omp(),
+        }
 
     def query(self, observation: float) -> npt.NDArray[np.float32]:
         return np.array([[observation, 1.0], [2.0, -4.0]], dtype=np.float32)

@@ -10,8 +10,9 @@ import pytest
 
 from vla_simd_ros.benchmarks.backend import BenchmarkError, Setup
 from vla_simd_ros.benchmarks.child import ChildRunner, Turns
+from vla_simd_ros.executors.settings import EngineSettings
 
-SETUP = Setup(checkpoint="", instruction="", threads=2)
+SETUP = Setup(checkpoint="", instruction="", settings=EngineSettings(threads=2))
 
 
 def start(backend: str, **kwargs: object) -> ChildRunner:

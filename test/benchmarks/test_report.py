@@ -10,7 +10,7 @@ from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
 from vla_simd_ros.benchmarks.soak import Soak
 from vla_simd_ros.benchmarks.statistics import Summary, compare, summarize
 
-OPTIONS = Options("ckpt", ("slow", "quick"), Plan(2, 1), warmup=3, instruction="pick it up", threads=2)
+OPTIONS = Options("ckpt", ("slow", "quick"), Plan(2, 1), warmup=3, instruction="pick it up")
 CONTEXT = Context(
     policy="impact",
     cameras={"front": "480x640", "wrist": "240x320"},

@@ -8,6 +8,7 @@ from vla_simd_ros.benchmarks.agreement import DisagreementError
 from vla_simd_ros.benchmarks.backend import OURS, REFERENCE, BenchmarkError, RunnerSpec
 from vla_simd_ros.benchmarks.interleave import Plan
 from vla_simd_ros.benchmarks.session import Options, check_options, run_bench
+from vla_simd_ros.executors.settings import EngineSettings
 
 OPTIONS = Options("", ("openvino", "onnxruntime"), Plan(2, 1), warmup=1, instruction="go")
 FAITHFUL = RunnerSpec("fake_backends:Faithful")
@@ -37,7 +38,7 @@ def test_peers_get_the_threads_that_the_engine_chose() -> None:
     result, _ = run()
     assert result.threads == 3
     assert [runner.details["threads"] for runner in result.runners] == ["3", "3", "3"]
-    result, _ = run(dataclasses.replace(OPTIONS, threads=1))
+    result, _ = run(dataclasses.replace(OPTIONS, settings=EngineSettings(threads=1)))
     assert [runner.details["threads"] for runner in result.runners] == ["1", "1", "1"]
 
 

@@ -111,7 +111,7 @@ def test_an_instruction_set_that_is_not_there(
 
 def test_threads_that_the_engine_cannot_have(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(folder), "--threads=-1"]) == 2
-    assert capsys.readouterr().err == "vla_simd: threads: got -1, expected 1 to 1024\n"
+    assert capsys.readouterr().err == "vla_simd: threads=-1: expected 0 to 1024\n"
 
 
 def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

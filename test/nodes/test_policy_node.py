@@ -18,6 +18,7 @@ from std_msgs.msg import String, UInt64
 from std_srvs.srv import Trigger
 from vla_simd_ros.msg import ActionChunk, QueryTiming
 
+from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.inference import InputError, Observation, Query, Timing
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.messages import nanoseconds, stamp
@@ -527,7 +528,8 @@ def test_the_options_reach_the_loader(ros: Any) -> None:
         convolution="direct",
     )  # fmt: skip
     assert node.trigger_configure() == SUCCESS
-    options = {"executor": "simd", "threads": 3, "isa": "avx2", "affinity": (0, 2), "convolution": "direct"}
+    settings = EngineSettings(threads=3, isa="avx2", affinity=(0, 2), convolution="direct")
+    options = {"executor": "simd", "settings": settings}
     assert calls == [SimpleNamespace(folder="/models/a", **options)]
 
 

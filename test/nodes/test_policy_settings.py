@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.nodes.parameters import ParameterError
 from vla_simd_ros.nodes.policy_settings import PARAMETERS, load_options, settings_for
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
@@ -59,8 +60,8 @@ def test_columns_that_are_no_joints_keep_their_units() -> None:
 
 def test_load_options() -> None:
     options = load_options(values(checkpoint="/tmp/c", threads=2, affinity=[0, 3]))
-    assert options == {"executor": "simd", "threads": 2, "isa": "", "convolution": None, "affinity": (0, 3)}
-    assert load_options(values(checkpoint="/tmp/c"))["affinity"] == ()
+    assert options == {"executor": "simd", "settings": EngineSettings(threads=2, affinity=(0, 3))}
+    assert load_options(values(checkpoint="/tmp/c"))["settings"] == EngineSettings()
     with pytest.raises(ParameterError, match="expected the folder of a checkpoint"):
         load_options(values())
 

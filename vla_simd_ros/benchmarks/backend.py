@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from vla_simd_ros.benchmarks.profile import OpTime
-from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
+from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
@@ -21,14 +21,18 @@ class BenchmarkError(Exception):
 
 @dataclass(frozen=True)
 class Setup:
-    """What every backend is made from; ``instruction`` is for policies that use one."""
+    """What every backend is made from; ``instruction`` is for policies that use one, ``settings`` are this
+    engine's, except for ``threads``, which every backend has."""
 
     checkpoint: str
     instruction: str
-    threads: int
+    settings: EngineSettings
     precision: str = "fp32"
-    isa: str = ""
-    convolution: str = DEFAULT_CONVOLUTION
+
+    @property
+    def threads(self) -> int:
+        """Threads that the backend computes with; 0 where it may choose."""
+        return self.settings.threads
 
 
 class Backend(Protocol):

@@ -22,6 +22,7 @@ from vla_simd_ros.benchmarks.kernels import (
     layers_table,
 )
 from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.fidelity.observations import random_observations
 
 Say = Callable[[str], None]
@@ -31,8 +32,10 @@ _PEAK_S = 0.3
 _READ_BYTES = 256 << 20
 
 
-def measure_kernels(folder: str | None, isa: str, instruction: str, say: Say) -> tuple[dict[str, Any], str]:
-    """JSON values and Markdown of each distinct layer of the checkpoint in ``folder``.
+def measure_kernels(
+    folder: str | None, settings: EngineSettings, instruction: str, say: Say
+) -> tuple[dict[str, Any], str]:
+    """JSON values and Markdown of each distinct layer of the checkpoint in ``folder``, on one thread.
 
     Without a folder the layers are those of a random full-size IMPACT with two 480x640 cameras. Raises
     ``BenchmarkError`` for an instruction set that this machine has not.
@@ -41,14 +44,16 @@ def measure_kernels(folder: str | None, isa: str, instruction: str, say: Say) ->
     from vla_simd_ros.benchmarks.op_times import ProfiledPolicy
 
     isas: list[str] = _engine.available_isas()
-    if isa and isa not in isas:
-        raise BenchmarkError(f"instruction set {isa!r} is not available here, expected {' or '.join(isas)}")
+    if settings.isa and settings.isa not in isas:
+        raise BenchmarkError(
+            f"instruction set {settings.isa!r} is not available here, expected {' or '.join(isas)}"
+        )
     machine = describe_machine()
     if warning := busy_warning():
         say(f"warning: {warning}")
     with _checkpoint(folder, say) as path:
         say("preparing the policy")
-        policy = ProfiledPolicy(Setup(str(path), instruction, threads=1, isa=isa, convolution="direct"))
+        policy = ProfiledPolicy(Setup(str(path), instruction, settings))
         observation = random_observations(load_checkpoint(path), 1, 0)[0]
         say("measuring the core's ceilings")
         peaks = {name: float(_engine.fma_peak(name, _PEAK_S)) for name in isas}

@@ -24,7 +24,7 @@ class ProfiledPolicy:
     def __init__(self, setup: Setup) -> None:
         policy = instruct(load_checkpoint(setup.checkpoint), setup.instruction)
         self._spec, self._compiled, ids = policy.spec, policy.compiled, policy.token_ids
-        executor = SimdExecutor(threads=setup.threads, isa=setup.isa, convolution=setup.convolution)
+        executor = SimdExecutor(setup.settings)
         self.isa = executor.isa
         self._executor = executor
         self._executable = executor.load(self._compiled)

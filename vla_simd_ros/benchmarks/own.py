@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,13 +21,11 @@ class SimdBackend:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._policy = Policy.load(
-            setup.checkpoint, threads=setup.threads, isa=setup.isa, convolution=setup.convolution
-        )
+        self._policy = Policy.load(setup.checkpoint, settings=setup.settings)
         if self._policy.spec.uses_instruction:
             self._policy.set_instruction(setup.instruction)
-        self.details = {"isa": self._policy.isa, "threads": str(self._policy.threads)}
-        self.details["convolution"] = setup.convolution
+        settings = {name: str(value) for name, value in asdict(setup.settings).items()}
+        self.details = {**settings, "isa": self._policy.isa, "threads": str(self._policy.threads)}
 
     def query(self, observation: Observation) -> npt.NDArray[np.float32]:
         """See :class:`vla_simd_ros.benchmarks.backend.Backend`."""

@@ -22,7 +22,7 @@ from vla_simd_ros.benchmarks.interleave import Plan, Visit, measure
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
 from vla_simd_ros.benchmarks.statistics import Comparison, Summary, compare, summarize
-from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
+from vla_simd_ros.executors.settings import EngineSettings
 
 if TYPE_CHECKING:
     from vla_simd_ros.inference import Observation
@@ -35,17 +35,15 @@ _CHECKED = 2  # observations; the reference takes its time
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure. ``threads`` of 0 lets the engine choose; every peer then gets as many."""
+    """What to measure. With ``settings.threads`` of 0 the engine chooses; every peer then gets as many."""
 
     checkpoint: str
     peers: tuple[str, ...]
     plan: Plan
     warmup: int
     instruction: str
-    threads: int = 0
+    settings: EngineSettings = EngineSettings()  # noqa: RUF009 -- immutable
     precision: str = "fp32"
-    isa: str = ""
-    convolution: str = DEFAULT_CONVOLUTION
     soak_s: float = 0.0
     profile: bool = False
 
@@ -139,22 +137,15 @@ def _start(
 ) -> tuple[dict[str, ChildRunner], int]:
     """The runners' processes, this engine's first: it settles the number of threads."""
     runners: dict[str, ChildRunner] = {}
-    threads = options.threads
+    settings = options.settings
     for name in (OURS, *options.peers):
         say(f"{name}: preparing")
-        setup = Setup(
-            options.checkpoint,
-            options.instruction,
-            threads,
-            options.precision,
-            options.isa,
-            options.convolution,
-        )
+        setup = Setup(options.checkpoint, options.instruction, settings, options.precision)
         runners[name] = stack.enter_context(
             ChildRunner(name, registry[name].factory, setup, observations, _wait(say, name))
         )
-        threads = threads or int(runners[name].details["threads"])
-    return runners, threads
+        settings = settings.but(threads=settings.threads or int(runners[name].details["threads"]))
+    return runners, settings.threads
 
 
 def _check(
@@ -165,7 +156,7 @@ def _check(
     registry: Mapping[str, RunnerSpec],
 ) -> dict[str, float]:
     say(f"checking the outputs of {', '.join(runners)} against the {REFERENCE}")
-    setup = Setup(options.checkpoint, options.instruction, threads=0)
+    setup = Setup(options.checkpoint, options.instruction, EngineSettings())
     with ChildRunner(
         REFERENCE, registry[REFERENCE].factory, setup, observations, _wait(say, REFERENCE)
     ) as reference:

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import Any
 
-from vla_simd_ros.executors.convolution import CONVOLUTIONS, DEFAULT_CONVOLUTION
+from vla_simd_ros.executors.convolution import CONVOLUTIONS
+from vla_simd_ros.executors.settings import parse_settings, settings
 
-if TYPE_CHECKING:
-    from vla_simd_ros.executors.simd_executor import SimdExecutor
-
-
-class SettingError(ValueError):
-    """The engine cannot have a setting of the command line or the environment."""
+# Settings that have an option of their own too.
+_OPTIONS = ("threads", "isa", "convolution")
 
 
-def add_convolution(parser: argparse.ArgumentParser) -> None:
-    """The engine's algorithm for convolutions."""
-    parser.add_argument(
-        "--convolution",
-        choices=CONVOLUTIONS,
-        help="algorithm of the 3x3 convolutions; auto and auto4 take the fastest of those up to winograd2 or "
-        f"winograd4 for each layer (default: {DEFAULT_CONVOLUTION})",
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """The engine's settings; :func:`setting_changes` reads them."""
+    known = settings()
+    group = parser.add_argument_group("engine")
+    group.add_argument("--threads", type=int, metavar="N", help=known["threads"].description)
+    group.add_argument("--isa", help=known["isa"].description)
+    group.add_argument("--convolution", choices=CONVOLUTIONS, help=known["convolution"].description)
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"any setting, repeatedly: {', '.join(known)}",
     )
 
 
-def make_engine(convolution: str, threads: int = 0) -> SimdExecutor:
-    """The engine with these settings. Raises `SettingError` for what it cannot have on this machine."""
-    from vla_simd_ros.executors.simd_executor import SimdExecutor
-
-    try:
-        return SimdExecutor(threads=threads, convolution=convolution)
-    except ValueError as error:
-        raise SettingError(str(error)) from None
+def setting_changes(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the command line names. Raises SettingError for one that does not exist."""
+    options = {name: getattr(args, name) for name in _OPTIONS if getattr(args, name) is not None}
+    return {**options, **parse_settings(args.set)}

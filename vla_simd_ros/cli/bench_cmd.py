@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.benchmarks.backend import PEERS, BenchmarkError
-from vla_simd_ros.cli.arguments import add_convolution
-from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
+from vla_simd_ros.cli.arguments import add_settings, setting_changes
+from vla_simd_ros.executors.settings import EngineSettings
 
 DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
 _OBSERVATIONS = 4
@@ -33,12 +33,8 @@ def add_parser(subparsers: Any) -> None:
         help="policy folder; only --kernels can do without, and then takes a random full-size IMPACT",
     )
     parser.add_argument("--peers", default="", metavar="NAMES", help=f"some of {','.join(PEERS)}")
-    parser.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="for every runner (default: cores)"
-    )
     parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of this engine")
-    parser.add_argument("--isa", default="", help="instruction set of this engine (default: the best here)")
-    add_convolution(parser)
+    add_settings(parser)
     parser.add_argument("--instruction", default=DEFAULT_INSTRUCTION, metavar="TEXT")
     parser.add_argument("--queries", type=int, default=24, metavar="N", help="timed per runner (default: 24)")
     parser.add_argument("--warmup", type=int, default=5, metavar="N", help="untimed before (default: 5)")
@@ -73,16 +69,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    for name, least in (("threads", 0), ("queries", 1), ("warmup", 0), ("blocks", 1)):
+    for name, least in (("queries", 1), ("warmup", 0), ("blocks", 1)):
         if getattr(args, name) < least:
             raise BenchmarkError(f"--{name} is {getattr(args, name)}, expected at least {least}")
     for path in (args.json, args.markdown):
         if path and not path.absolute().parent.is_dir():
             raise BenchmarkError(f"cannot write {path}: there is no folder {path.absolute().parent}")
-    if args.kernels and args.convolution not in (None, "direct"):
-        raise BenchmarkError(
-            f"--convolution is {args.convolution}, expected direct with --kernels, of shares of the peak"
-        )
     if not args.checkpoint and not args.kernels:
         raise BenchmarkError("no checkpoint folder given; only --kernels can do without")
 
@@ -102,10 +94,8 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         plan=make_plan(args.queries, args.blocks),
         warmup=args.warmup,
         instruction=args.instruction,
-        threads=args.threads,
+        settings=EngineSettings(**setting_changes(args)),
         precision=args.precision,
-        isa=args.isa,
-        convolution=args.convolution or DEFAULT_CONVOLUTION,
         soak_s=args.soak,
         profile=args.profile,
     )
@@ -132,7 +122,12 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 def _kernels(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from vla_simd_ros.benchmarks.kernel_session import measure_kernels
 
-    return measure_kernels(args.checkpoint, args.isa, args.instruction, _say)
+    settings = EngineSettings(convolution="direct", threads=1).but(**setting_changes(args))
+    if settings.convolution != "direct":
+        raise BenchmarkError(
+            f"convolution is {settings.convolution}, expected direct with --kernels, of shares of the peak"
+        )
+    return measure_kernels(args.checkpoint, settings.but(threads=1), args.instruction, _say)
 
 
 def _say(line: str) -> None:

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_convolution, make_engine
-from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
+from vla_simd_ros.cli.arguments import add_settings, setting_changes
 
 if TYPE_CHECKING:
     from vla_simd_ros.executors.simd_executor import SimdExecutor
@@ -39,8 +38,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--instruction", default=_INSTRUCTION, help=f"for policies that take one (default: '{_INSTRUCTION}')"
     )
-    parser.add_argument("--threads", type=int, default=0, help="engine threads (default: one per core)")
-    add_convolution(parser)
+    add_settings(parser)
     parser.add_argument("--trace", action="store_true", help="list every tensor, not only one that departs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to FILE")
 
@@ -48,6 +46,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare, print, and return 0 if the actions are within the bound."""
     from vla_simd_ros.checkpoints import load_checkpoint
+    from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.fidelity.check import compare, trace_tensors
     from vla_simd_ros.fidelity.measure import bound_with
     from vla_simd_ros.fidelity.observations import random_observations
@@ -55,9 +54,8 @@ def run(args: argparse.Namespace) -> int:
 
     checkpoint = load_checkpoint(args.checkpoint)
     reference = args.reference or references_for(checkpoint.type)[0]
-    args.convolution = args.convolution or DEFAULT_CONVOLUTION
-    executor = make_engine(args.convolution, args.threads)
-    bound = bound_with(args.convolution)
+    executor = SimdExecutor(**setting_changes(args))
+    bound = bound_with(executor.settings.convolution)
     observations = random_observations(checkpoint, args.observations, args.seed)
     report = compare(checkpoint, executor, reference, args.instruction, observations, _progress, bound)
     entries: list[TraceEntry] = []
@@ -90,7 +88,7 @@ def _progress(what: str) -> None:
 
 def _print(args: argparse.Namespace, report: OutputReport, reference: str, executor: SimdExecutor) -> None:
     shape = "x".join(map(str, report.shape))
-    engine = f"{executor.isa}, {executor.threads} threads, convolution {args.convolution}"
+    engine = f"{executor.isa}, {executor.threads} threads, convolution {executor.settings.convolution}"
     print(f"{args.checkpoint}: engine ({engine}) against {reference},")
     print(f"{args.observations} observations, output '{report.name}' {shape}, largest {report.largest:.6g}")
     print(f"{'':34}{'max abs':>11}{'/ largest':>11}{'rel. RMS':>11}")
@@ -142,7 +140,7 @@ def _to_json(
         "reference": reference,
         "isa": executor.isa,
         "threads": executor.threads,
-        "convolution": args.convolution,
+        "settings": executor.settings.changed(),
         "observations": args.observations,
         "seed": args.seed,
         "outputs": [report.to_json()],

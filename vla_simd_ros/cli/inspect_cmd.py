@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_convolution, make_engine
-from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
+from vla_simd_ros.cli.arguments import add_settings, setting_changes
 
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
@@ -31,7 +30,7 @@ def add_parser(commands: Any) -> None:
         "(per instruction), the query program (per observation) and the step program (per solver step).",
     )
     parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
-    add_convolution(parser)
+    add_settings(parser)
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "--tokens", type=int, metavar="N", help="length of the instruction (default: the longest)"
@@ -42,6 +41,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compile the policy and print its programs."""
     from vla_simd_ros.checkpoints import load_checkpoint
+    from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.graph.compile import compile_graph
     from vla_simd_ros.graph.fold_cache import FoldCache
     from vla_simd_ros.policies.registry import define_policy
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     policy = define_policy(checkpoint)
     tokens = _instruction_length(checkpoint, policy.spec, args.tokens, args.instruction)
     compiled = compile_graph(policy.build(tokens), FoldCache())
-    executor = make_engine(args.convolution or DEFAULT_CONVOLUTION)
+    executor = SimdExecutor(**setting_changes(args))
     for line in describe(compiled, executor.kernel_name):
         print(line)
     return 0

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.base import InputError, check_inputs, check_order
-from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION, ConvolutionChoice
+from vla_simd_ros.executors.convolution import ConvolutionChoice
 from vla_simd_ros.executors.convolution_timing import time_convolution
+from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.executors.simd_lowering import Lowered, Lowering, kernel_name
 from vla_simd_ros.graph.ir import Array, Lifetime, Op, Tensor
@@ -41,27 +43,17 @@ class RecordTime:
 class SimdExecutor:
     """One engine: kernels of one instruction set on a team of threads.
 
-    ``threads`` 0 takes one per physical core that this process may use (or per CPU of ``affinity``); ``isa``
-    is "portable", "avx2", "avx512", "neon", or empty for the environment variable VLA_SIMD_ISA and, where
-    that is unset, the best available; ``affinity`` the CPUs to compute on, empty for any; ``spin_us`` how
-    long idle threads poll for work before they sleep; ``convolution`` one of
-    :data:`vla_simd_ros.executors.convolution.CONVOLUTIONS`. Raises ValueError for what cannot be had.
-
-    Policies that share constants (the same arrays) share their packed weights.
+    Keyword arguments replace single ``settings``. Raises SettingError for those that do not exist or that
+    this machine cannot have. Policies that share constants (the same arrays) share their packed weights.
     """
 
-    def __init__(
-        self,
-        *,
-        threads: int = 0,
-        isa: str = "",
-        affinity: Sequence[int] = (),
-        spin_us: int = 200,
-        convolution: str = DEFAULT_CONVOLUTION,
-    ) -> None:
-        self._engine = _engine.Engine(threads, isa, list(affinity), spin_us)
+    def __init__(self, settings: EngineSettings | None = None, **changes: Any) -> None:
+        self.settings = (settings or EngineSettings()).but(**changes)
+        """What the engine was made with."""
+        self._engine = _make_engine(self.settings)
         self._constants = EngineConstants(self._engine)
-        self._convolutions = ConvolutionChoice(convolution, partial(time_convolution, self._engine))
+        timed = partial(time_convolution, self._engine)
+        self._convolutions = ConvolutionChoice(self.settings.convolution, timed)
 
     @property
     def isa(self) -> str:
@@ -88,6 +80,14 @@ class SimdExecutor:
     def kernel_name(self, op: Op) -> str:
         """The kernel that computes ``op``; "view" for operations that compute nothing."""
         return kernel_name(self._engine, op, self._convolutions)
+
+
+def _make_engine(settings: EngineSettings) -> _engine.Engine:
+    spin_us = settings.spin_us if settings.waiting == "active" else 0
+    try:
+        return _engine.Engine(settings.threads, settings.isa, list(settings.affinity), spin_us)
+    except ValueError as error:
+        raise SettingError(str(error)) from None
 
 
 class SimdExecutable:

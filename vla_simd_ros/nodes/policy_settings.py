@@ -12,7 +12,7 @@ from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from vla_simd_ros.control.chunk import LONGEST_STEP_S, NANOSECONDS
 from vla_simd_ros.control.units import UNITS, JointUnits
-from vla_simd_ros.executors.convolution import CONVOLUTIONS
+from vla_simd_ros.executors.settings import EngineSettings, settings
 from vla_simd_ros.inference import EXECUTORS
 from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError, per_joint
 from vla_simd_ros.policies.base import PolicySpec
@@ -24,6 +24,22 @@ SO101_JOINTS = ["shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wr
 SO101_LOWER = [-1.91986, -1.74533, -1.69, -1.65806, -2.74385, -0.174533]
 SO101_UPPER = [1.91986, 1.74533, 1.69, 1.65806, 2.84121, 1.74533]
 
+ENGINE_PARAMETERS = ("threads", "isa", "convolution", "waiting", "spin_us")
+"""Settings of the engine that are parameters of the same name, besides affinity: ROS has no empty list."""
+
+
+def _engine_parameter(name: str) -> Param:
+    setting = settings()[name]
+    return Param(
+        name,
+        getattr(EngineSettings(), name),
+        f"Engine: {setting.description}.",
+        minimum=setting.minimum,
+        maximum=setting.maximum,
+        choices=setting.choices,
+    )
+
+
 PARAMETERS = [
     Param("checkpoint", "", "Folder of the LeRobot checkpoint (pretrained_model) to run."),
     Param(
@@ -33,15 +49,8 @@ PARAMETERS = [
         choices=EXECUTORS,
     ),
     Param("precision", "fp32", "Arithmetic of the policy.", choices=("fp32",)),
-    Param("threads", 0, "Threads of the engine; 0: one per physical core.", minimum=0, maximum=1024),
-    Param("isa", "", "Instruction set of the engine's kernels; empty: the best one of this CPU."),
-    Param(
-        "convolution",
-        "",
-        "Algorithm of the engine's 3x3 convolutions; empty: its default.",
-        choices=("", *CONVOLUTIONS),
-    ),
-    Param("affinity", [-1], "CPUs that the engine's threads are bound to; -1: not bound.", minimum=-1),
+    *(_engine_parameter(name) for name in ENGINE_PARAMETERS),
+    Param("affinity", [-1], "CPUs that the engine's threads run on; -1: any.", minimum=-1),
     Param(
         "cameras",
         "",
@@ -169,15 +178,16 @@ def load_options(values: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         ParameterError: no checkpoint is named.
+        SettingError: a setting has a value that it cannot have.
     """
     if not values["checkpoint"]:
         raise ParameterError("checkpoint: got an empty name, expected the folder of a checkpoint")
     return {
         "executor": values["executor"],
-        "threads": values["threads"],
-        "isa": values["isa"],
-        "convolution": values["convolution"] or None,
-        "affinity": tuple(cpu for cpu in values["affinity"] if cpu >= 0),
+        "settings": EngineSettings(
+            affinity=tuple(cpu for cpu in values["affinity"] if cpu >= 0),
+            **{name: values[name] for name in ENGINE_PARAMETERS},
+        ),
     }
 
 

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vla_simd_ros.executors.settings import EngineSettings, SettingError, parse_settings, settings
+from vla_simd_ros.executors.simd_executor import SimdExecutor
+
+TABLE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_texts_become_values() -> None:
+    changes = parse_settings(["threads=2", "affinity=0,3", "isa = avx2", "waiting=passive", "threads=3"])
+    assert changes == {"threads": 3, "affinity": (0, 3), "isa": "avx2", "waiting": "passive"}
+    assert parse_settings(["affinity="]) == {"affinity": ()}
+    assert EngineSettings().but(**changes).changed() == changes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("threads", "'threads' is no setting, expected NAME=VALUE"),
+        ("tiles=4", "setting 'tiles' is unknown, expected one of threads, affinity, isa, waiting"),
+        ("threads=two", "threads='two': expected 0 to 1024"),
+        ("threads=-1", "threads=-1: expected 0 to 1024"),
+        ("threads=1025", "threads=1025: expected 0 to 1024"),
+        ("affinity=0;1", "affinity='0;1': expected 0 to"),
+        ("affinity=-1", r"affinity=\(-1,\): expected 0 to"),
+        ("waiting=idle", "waiting='idle': expected one of active, passive"),
+        ("convolution=fft", "convolution='fft': expected one of direct, winograd2"),
+        ("spin_us=1.5", "spin_us='1.5': expected 0 to 1000000"),
+    ],
+)
+def test_what_cannot_be_set_is_said(text: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        EngineSettings().but(**parse_settings([text]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("threads", True), ("threads", "2"), ("affinity", "01"), ("isa", 2), ("waiting", None)],
+)
+def test_values_have_their_type(name: str, value: Any) -> None:
+    with pytest.raises(SettingError, match=f"{name}="):
+        EngineSettings(**{name: value})
+
+
+def test_lists_of_cpus_are_taken() -> None:
+    assert EngineSettings(affinity=[0, 1]) == EngineSettings(affinity=(0, 1))  # type: ignore[arg-type]
+
+
+def test_keywords_replace_single_settings() -> None:
+    executor = SimdExecutor(EngineSettings(threads=2, isa="portable"), threads=1, waiting="passive")
+    assert (executor.threads, executor.isa, executor.settings.waiting) == (1, "portable", "passive")
+
+
+def test_what_the_machine_has_not_is_said_by_the_same_error() -> None:
+    with pytest.raises(SettingError, match="isa='mmx': unknown instruction set, available here: "):
+        SimdExecutor(isa="mmx")
+    with pytest.raises(SettingError, match=r"affinity: .*60000"):
+        SimdExecutor(affinity=(60000,))
+
+
+def test_the_document_lists_all_settings_with_their_defaults() -> None:
+    rows = [row.split("|") for row in TABLE.read_text().splitlines() if row.startswith("| `")]
+    listed = {name.strip(" `"): default.strip(" `") for _, name, default, *_ in rows}
+    defaults = {name: getattr(EngineSettings(), name) for name in settings()}
+    texts = {
+        name: "any" if value == () else '""' if value == "" else str(value)
+        for name, value in defaults.items()
+    }
+    assert listed == texts

@@ -1,0 +1,142 @@
+"""The settings of the SIMD engine: everything that is chosen at run time, with its default and its values.
+
+What each of them is worth depends on the CPU. None changes what is computed beyond rounding, and those that
+only decide who computes what and when (threads, affinity, waiting) do not change a bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vla_simd_ros.executors.convolution import CONVOLUTIONS, DEFAULT_CONVOLUTION
+
+MOST_THREADS = 1024
+_LONGEST_SPIN_US = 1_000_000
+_MOST_CPUS = 1 << 16
+
+
+class SettingError(ValueError):
+    """A setting that does not exist, or a value that it cannot have; says which there are."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a setting is for and which values it takes: one of ``choices``; where there are none, an integer
+    (or several) from ``minimum`` to ``maximum``; any text where there is no ``maximum`` either."""
+
+    description: str
+    choices: tuple[str, ...] = ()
+    minimum: int = 0
+    maximum: int | None = None
+
+    @property
+    def expectation(self) -> str:
+        """The values, in words."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        return "text" if self.maximum is None else f"{self.minimum} to {self.maximum}"
+
+
+def _field(default: Any, description: str, *choices: str, maximum: int | None = None) -> Any:
+    setting = Setting(description, choices, maximum=maximum)
+    return dataclasses.field(default=default, metadata={"setting": setting})
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """All settings of an engine. Raises :class:`SettingError`, which names the setting, the value and what is
+    expected. What the machine cannot give (an instruction set, a CPU) is found out by the engine itself."""
+
+    threads: int = _field(
+        0,
+        "threads that compute, the caller's included; 0: one per physical core, or per CPU of affinity",
+        maximum=MOST_THREADS,
+    )
+    affinity: tuple[int, ...] = _field(
+        (), "CPUs that the threads run on, with commas; empty: any", maximum=_MOST_CPUS
+    )
+    isa: str = _field("", "instruction set of the kernels; empty: VLA_SIMD_ISA, or the best one of this CPU")
+    waiting: str = _field(
+        "active",
+        "what a thread without work does: active polls for it for spin_us, then sleeps; passive only sleeps",
+        "active",
+        "passive",
+    )
+    spin_us: int = _field(
+        200, "microseconds that active waiting polls before it sleeps", maximum=_LONGEST_SPIN_US
+    )
+    convolution: str = _field(
+        DEFAULT_CONVOLUTION,
+        "algorithm of the 3x3 convolutions with stride 1; auto and auto4 take the fastest of those up to "
+        "winograd2 or winograd4 for each layer",
+        *CONVOLUTIONS,
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.affinity, str):
+            object.__setattr__(
+                self, "affinity", tuple(self.affinity)
+            )  # a list where they come from JSON or ROS
+        for name, setting in settings().items():
+            value = getattr(self, name)
+            if not _fits(setting, value, _DEFAULTS[name]):
+                raise SettingError(f"{name}={value!r}: expected {setting.expectation}")
+
+    def but(self, **changes: Any) -> EngineSettings:
+        """These settings with some replaced, by name."""
+        for name in changes:
+            _check_name(name)
+        return dataclasses.replace(self, **changes)
+
+    def changed(self) -> dict[str, Any]:
+        """The settings that are not at their default, by name."""
+        return {
+            name: getattr(self, name) for name, value in _DEFAULTS.items() if getattr(self, name) != value
+        }
+
+
+def settings() -> Mapping[str, Setting]:
+    """What there is to set, by name, in the order of :class:`EngineSettings`."""
+    return {field.name: field.metadata["setting"] for field in dataclasses.fields(EngineSettings)}
+
+
+def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:
+    """The values in texts "NAME=VALUE", for :meth:`EngineSettings.but`; raises :class:`SettingError`."""
+    changes: dict[str, Any] = {}
+    for assignment in assignments:
+        name, separator, text = (part.strip() for part in assignment.partition("="))
+        if not separator:
+            raise SettingError(f"'{assignment}' is no setting, expected NAME=VALUE")
+        _check_name(name)
+        changes[name] = _parse(name, text)
+    return changes
+
+
+def _parse(name: str, text: str) -> Any:
+    default = _DEFAULTS[name]
+    if isinstance(default, str):
+        return text
+    try:
+        return tuple(map(int, filter(None, text.split(",")))) if isinstance(default, tuple) else int(text)
+    except ValueError:
+        raise SettingError(f"{name}={text!r}: expected {settings()[name].expectation}") from None
+
+
+def _check_name(name: str) -> None:
+    if name not in _DEFAULTS:
+        raise SettingError(f"setting '{name}' is unknown, expected one of {', '.join(_DEFAULTS)}")
+
+
+def _fits(setting: Setting, value: Any, default: Any) -> bool:
+    if isinstance(default, str):
+        return isinstance(value, str) and (not setting.choices or value in setting.choices)
+    numbers: Sequence[Any] = (value,) if isinstance(default, int) else value
+    return all(
+        type(number) is int and setting.minimum <= number <= (setting.maximum or 0) for number in numbers
+    )
+
+
+_DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in dataclasses.fields(EngineSettings)}
