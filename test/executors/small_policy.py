@@ -8,6 +8,7 @@ from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, DType, Graph, Lifetime, Tensor
+from vla_simd_ros.graph.passes.quantize import with_int8_layers
 from vla_simd_ros.graph.programs import CompiledPolicy
 
 RNG = np.random.default_rng(0)
@@ -84,3 +85,11 @@ def small_graph() -> Graph:
 def small_policy() -> CompiledPolicy:
     """The graph compiled."""
     return compile_graph(small_graph(), FoldCache())
+
+
+def int8_policy() -> CompiledPolicy:
+    """The same with every layer of constant weights in int8, of the text encoder too and however small."""
+    policy = small_policy()
+    ops = [op for program in policy.programs.values() for op in program.ops]
+    layers = {op.output for op in ops if op.kind in ("linear", "conv2d")}
+    return with_int8_layers(policy, layers)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_policy import INPUTS, small_policy
+from small_policy import INPUTS, int8_policy, small_policy
 
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.graph.ir import Lifetime
@@ -38,6 +38,16 @@ def test_it_agrees_with_the_reference(torch: Any, dtype: str, tolerance: float) 
     for name, value in got.items():
         assert value.dtype == np.dtype(dtype)
         np.testing.assert_allclose(value, expected[name], rtol=tolerance, atol=tolerance)
+
+
+def test_int8_layers_agree_with_the_reference(torch: Any) -> None:
+    from vla_simd_ros.executors.torch_executor import TorchExecutor
+
+    exact, policy = outputs(ReferenceExecutor().load(small_policy())), int8_policy()
+    expected = outputs(ReferenceExecutor().load(policy))
+    for name, value in outputs(TorchExecutor(torch.float64).load(policy)).items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-12, atol=1e-12)
+        assert 1e-4 < np.abs(value - exact[name]).max() < 0.3 * np.abs(exact[name]).max()
 
 
 def test_a_module_takes_inputs_then_cached_tensors(torch: Any) -> None:

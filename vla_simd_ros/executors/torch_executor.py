@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from vla_simd_ros.executors.base import check_inputs, check_order
+from vla_simd_ros.graph.int8 import INT8, LARGEST, precision_of
 from vla_simd_ros.graph.ir import Array, DType, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
 
@@ -172,14 +173,33 @@ def _embedding(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tenso
 
 def _linear(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     x, weight, bias, *rest = inputs
-    return _epilogue(op, F.linear(x, weight, bias), rest)
+    if precision_of(op.attrs) == INT8:
+        (x_q, x_scale), (w_q, w_scale) = _quantize(x, (1,)), _quantize(weight.float(), (1,))
+        y = F.linear(x_q, w_q).to(dtype) * (x_scale * w_scale.reshape(-1).to(dtype))
+        y = y if bias is None else y + bias
+    else:
+        y = F.linear(x, weight, bias)
+    return _epilogue(op, y, rest)
 
 
 def _conv2d(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     x, weight, bias, *rest = inputs
     walk = {name: op.attrs[name] for name in ("stride", "padding", "dilation")}
-    bias = None if bias is None else bias.reshape(-1)
-    return _epilogue(op, F.conv2d(x, weight, bias, **walk), rest)
+    if precision_of(op.attrs) == INT8:
+        (x_q, x_scale), (w_q, w_scale) = _quantize(x, (1, 2, 3)), _quantize(weight.float(), (1, 2, 3))
+        y = F.conv2d(x_q, w_q, **walk).to(dtype) * (x_scale * w_scale.reshape(1, -1, 1, 1).to(dtype))
+        y = y if bias is None else y + _channels(bias, op.output)
+    else:
+        y = F.conv2d(x, weight, bias, **walk)
+    return _epilogue(op, y, rest)
+
+
+def _quantize(x: torch.Tensor, axes: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Integers in double precision, whose sums of products are exact, and the scales they share along
+    ``axes``; see :func:`vla_simd_ros.graph.int8.quantize`."""
+    scale = x.abs().amax(dim=tuple(axes), keepdim=True) / LARGEST
+    ratio = torch.where(scale > 0, x / scale, 0)
+    return torch.round(ratio).clamp(-LARGEST, LARGEST).double(), scale
 
 
 def _epilogue(op: Op, y: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:

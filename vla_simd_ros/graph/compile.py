@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Graph, Lifetime
 from vla_simd_ros.graph.passes.common_subexpressions import eliminate_common_subexpressions
@@ -11,20 +13,22 @@ from vla_simd_ros.graph.passes.fold_batch_norm import fold_batch_norm
 from vla_simd_ros.graph.passes.fold_constants import fold_constants
 from vla_simd_ros.graph.passes.fuse_epilogues import fuse_epilogues
 from vla_simd_ros.graph.passes.merge_linears import merge_linears
+from vla_simd_ros.graph.passes.quantize import quantize
 from vla_simd_ros.graph.passes.split_constant_rows import split_constant_rows
 from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES, CompiledPolicy
 from vla_simd_ros.graph.split import split_program
 
 
-def compile_graph(graph: Graph, fold_cache: FoldCache) -> CompiledPolicy:
-    """Optimize ``graph`` and split it into programs.
+def compile_graph(graph: Graph, fold_cache: FoldCache, int8: Collection[str] = ()) -> CompiledPolicy:
+    """Optimize ``graph`` and split it into programs; layers of the groups ``int8`` are computed in int8.
 
     Graphs of one policy compiled with the same ``fold_cache`` (for instructions of different lengths)
-    share every constant that does not depend on what differs between them. Raises GraphError.
+    share every constant that does not depend on what differs between them. Raises GraphError, and
+    Int8GroupError for a group that the graph does not have.
     """
     graph = optimize(graph, fold_cache)
     process = split_program(graph, Lifetime.PROCESS)
-    graph = eliminate_dead_code(fold_constants(graph, fold_cache))
+    graph = quantize(eliminate_dead_code(fold_constants(graph, fold_cache)), int8)
     return CompiledPolicy(
         programs={lifetime: split_program(graph, lifetime) for lifetime in RUNTIME_LIFETIMES},
         process=process,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vla_simd_ros.graph.int8 import INT8, precision_of, quantize, quantize_weight
 from vla_simd_ros.graph.ir import Array, DType, Op
 from vla_simd_ros.graph.shapes import conv_output
 
@@ -43,11 +44,25 @@ def _embedding(inputs: Sequence[Any], attrs: Attrs) -> Array:
 
 def _linear(inputs: Sequence[Any], attrs: Attrs) -> Array:
     x, weight, *epilogue = inputs
-    return _epilogue(x @ weight.T, epilogue, attrs["activation"])
+    if precision_of(attrs) == INT8:
+        (x_q, x_scale), (w_q, w_scale) = quantize(x, (1,)), quantize_weight(weight)
+        product = (x_q @ w_q.T).astype(x.dtype) * (x_scale * w_scale.reshape(-1))
+    else:
+        product = x @ weight.T
+    return _epilogue(product, epilogue, attrs["activation"])
 
 
 def _conv2d(inputs: Sequence[Any], attrs: Attrs) -> Array:
     x, weight, *epilogue = inputs
+    if precision_of(attrs) == INT8:
+        (x_q, x_scale), (w_q, w_scale) = quantize(x, (0, 1, 2)), quantize_weight(weight)
+        product = _convolve(x_q, w_q, attrs).astype(x.dtype) * (x_scale * w_scale.reshape(-1))
+    else:
+        product = _convolve(x, weight, attrs)
+    return _epilogue(product, epilogue, attrs["activation"])
+
+
+def _convolve(x: Array, weight: Array, attrs: Attrs) -> Array:
     out_channels, kernel_h, kernel_w, channels = weight.shape
     stride, padding, dilation = attrs["stride"], attrs["padding"], attrs["dilation"]
     height = conv_output(x.shape[0], kernel_h, stride, padding, dilation)
@@ -66,7 +81,7 @@ def _conv2d(inputs: Sequence[Any], attrs: Attrs) -> Array:
                 left = j * dilation
                 patches[:, :, i, j] = lines[:, left : left + (width - 1) * stride + 1 : stride]
         product[row : row + rows] = (patches.reshape(rows * width, -1) @ flat).reshape(rows, width, -1)
-    return _epilogue(product, epilogue, attrs["activation"])
+    return product
 
 
 def _epilogue(y: Array, operands: Sequence[Any], activation: str) -> Array:
