@@ -98,7 +98,7 @@ class ExecutorPipeline:
         self._loop.clock_jumped()
         self._joint_stamps.reset()
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Bring the arm to rest and take the topics down."""
         if self._active:
             self.deactivate()
@@ -109,6 +109,7 @@ class ExecutorPipeline:
         self._node.destroy_service(self._hold_service)
         self._node.destroy_publisher(self._states)
         self._output.destroy()
+        return True
 
     def statuses(self) -> list[Status]:
         """Diagnostics since the last call."""

@@ -25,6 +25,7 @@ from vla_simd_ros.nodes.policy_settings import PolicySettings, instruction_probl
 from vla_simd_ros.nodes.query_worker import QueryWorker
 
 THROTTLE_S = 2.0
+STOP_TIMEOUT_S = 0.5
 
 
 class PolicyPipeline:
@@ -106,10 +107,10 @@ class PolicyPipeline:
         if self._active:
             self._begin_episode()
 
-    def close(self, timeout_s: float) -> bool:
+    def close(self) -> bool:
         """Take the topics down and free the policy; false when a running query has yet to free it."""
         self._active = False
-        idle = self._worker.stop(timeout_s)
+        idle = self._worker.stop(STOP_TIMEOUT_S)
         for publisher in (self._chunks, self._timing, self._epoch):
             self._node.destroy_publisher(publisher)
         for subscription in self._subscriptions:
