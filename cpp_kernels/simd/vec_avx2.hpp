@@ -14,8 +14,13 @@ struct Vec {
 using Mask = Vec;
 
 constexpr const char* kIsaName = "avx2";
+#ifdef VLA_TILE_ROWS  // tiles of other sizes are compiled to compare them
+constexpr int kTileRows = VLA_TILE_ROWS;
+constexpr int kTileVecs = VLA_TILE_VECS;
+#else
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = 2;
+#endif
 constexpr int kPeakAccumulators = 12;
 
 VLA_INLINE Vec zero() { return {_mm256_setzero_ps()}; }

@@ -17,8 +17,13 @@ struct Mask {
 
 constexpr const char* kIsaName = "avx512";
 // 10 to 14 rows are equally fast; with 14, which leaves no register over, clang 14 spills one.
+#ifdef VLA_TILE_ROWS  // tiles of other sizes are compiled to compare them
+constexpr int kTileRows = VLA_TILE_ROWS;
+constexpr int kTileVecs = VLA_TILE_VECS;
+#else
 constexpr int kTileRows = 13;
 constexpr int kTileVecs = 2;
+#endif
 constexpr int kPeakAccumulators = 24;
 
 VLA_INLINE Vec zero() { return {_mm512_setzero_ps()}; }

@@ -16,8 +16,13 @@ struct Mask {
 };
 
 constexpr const char* kIsaName = "neon";
+#ifdef VLA_TILE_ROWS  // tiles of other sizes are compiled to compare them
+constexpr int kTileRows = VLA_TILE_ROWS;
+constexpr int kTileVecs = VLA_TILE_VECS;
+#else
 constexpr int kTileRows = 4;
 constexpr int kTileVecs = 4;
+#endif
 constexpr int kPeakAccumulators = 24;
 
 VLA_INLINE Vec zero() { return {vdupq_n_f32(0.0f)}; }

@@ -17,6 +17,7 @@ _COMMANDS = {
     "check": ("check_cmd", "compare the engine's actions with a reference implementation"),
     "make-checkpoint": ("make_checkpoint_cmd", "write a random checkpoint in the format of a trained one"),
     "bench": ("bench_cmd", "measure latency, beside other runtimes on request"),
+    "tune": ("tune_cmd", "choose what is fastest on this processor"),
     "demo": ("demo_cmd", "run a simulated robot with a policy and report what happened"),
 }
 # Extra of this package's distribution that brings an optional module.

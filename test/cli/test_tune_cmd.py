@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+import platform
+import re
+from pathlib import Path
+
+import pytest
+
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.cli.__main__ import main
+
+SMALL = {
+    "dim_model": 64,
+    "heads": 2,
+    "feedforward": 96,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "chunk_size": 40,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("tune") / "act"
+    make_checkpoint("act", folder, Options(seed=1, cameras=(Camera("front", 64, 96),), sizes=SMALL))
+    return str(folder)
+
+
+def test_tiles_for_a_checkpoint_s_widths(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # nothing is compiled: that is tested where it is done
+    files = ["--json", str(tmp_path / "r.json"), "--markdown", str(tmp_path / "r.md")]
+    target = tmp_path / "target.json"
+    isa = "neon" if platform.machine() == "x86_64" else "avx2"
+    other = {"name": "other", "isa": isa, "lanes": 4, "registers": 32, "operand_mode": "lanes"}
+    rates = {"fmas_per_cycle": 2, "loads_per_cycle": 2, "fma_latency": 4}
+    target.write_text(json.dumps(other | rates))
+    assert main(["tune", "--tiles", folder, "--target", str(target), *files]) == 0
+    output = capsys.readouterr()
+    assert output.err == "output widths of packed layers: 64, 96, 128, 256, 512, left out: 6\n"
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["target"]["name"], report["g"]) == ("other", 32)
+    assert (tmp_path / "r.md").read_text() == output.out.removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tiles"], "expected a checkpoint or --g, one of the two"),
+        (["--tiles", "x", "--g", "64"], "expected a checkpoint or --g, one of the two"),
+        (["--tiles", "--g", "0"], r"output widths of packed layers are \[0\]"),
+        (["--tiles", "--g", "64", "--target", "avx3"], "target 'avx3' is unknown"),
+    ],
+)
+def test_arguments_that_do_not_go_together(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error) and error.count("\n") == 1

@@ -1,0 +1,99 @@
+"""``vla_simd tune``: what is fastest on this processor."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vla_simd_ros.tuning.tile_session import TileTask
+
+_INSTRUCTION = "pick up the red cube and put it in the box"
+
+
+class TuneError(ValueError):
+    """Arguments that do not go together."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add this command to argparse's ``commands``."""
+    parser = commands.add_parser(
+        "tune",
+        help="choose what is fastest on this processor",
+        description="With --tiles: choose the register tile of matrix products for a described processor,"
+        " from its registers, latencies and loads and from the compiled inner loop, and measure every"
+        " feasible tile where the instruction set runs. Results go to standard output, progress to standard"
+        " error.",
+    )
+    parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="policy folder")
+    parser.add_argument("--tiles", action="store_true", help="choose a register tile")
+    parser.add_argument(
+        "--target",
+        metavar="NAME",
+        help="for --tiles: avx2, avx512, neon, or a JSON file that describes one (default: of this machine)",
+    )
+    parser.add_argument(
+        "--g",
+        type=int,
+        metavar="N",
+        help="for --tiles: what layer widths divide by, without a checkpoint",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results with all conditions")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there too")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Choose, measure and print."""
+    from vla_simd_ros.tuning.tile_session import tune_tiles
+
+    if not args.tiles:
+        raise TuneError("expected --tiles")
+    report, text = tune_tiles(_tile_task(args), _say)
+    print(text)
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if args.markdown:
+        args.markdown.write_text(text, encoding="utf-8")
+    return 0
+
+
+def _tile_task(args: argparse.Namespace) -> TileTask:
+    from vla_simd_ros.tuning.packed_layers import packed_layers
+    from vla_simd_ros.tuning.target import find_target
+    from vla_simd_ros.tuning.tile_session import TileTask
+    from vla_simd_ros.tuning.tile_sweep import IMPACT_SHAPES
+
+    if (args.g is None) == (args.checkpoint is None):
+        raise TuneError("--tiles: expected a checkpoint or --g, one of the two")
+    target = find_target(args.target or _isa_here())
+    if args.g is not None:
+        return TileTask(target, [args.g], IMPACT_SHAPES)
+    layers = packed_layers(_query_ops(args.checkpoint), target.lanes)
+    left_out = f", left out: {', '.join(map(str, layers.left_out))}" if layers.left_out else ""
+    _say(f"output widths of packed layers: {', '.join(map(str, layers.widths))}{left_out}")
+    return TileTask(target, layers.widths, layers.shapes)
+
+
+def _query_ops(folder: str) -> Any:
+    from vla_simd_ros.checkpoints import load_checkpoint
+    from vla_simd_ros.fidelity.programs import instruct
+    from vla_simd_ros.graph.ir import Lifetime
+
+    return instruct(load_checkpoint(folder), _INSTRUCTION).compiled.programs[Lifetime.QUERY].ops
+
+
+def _isa_here() -> str:
+    from vla_simd_ros import _engine
+    from vla_simd_ros.tuning.target import TARGETS
+
+    for isa in _engine.available_isas():
+        if isa in TARGETS:
+            return isa
+    raise TuneError(f"this machine has none of {', '.join(TARGETS)}, expected a --target")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
