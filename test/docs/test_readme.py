@@ -37,7 +37,9 @@ def test_every_output_is_a_topic_in_the_table() -> None:
         assert row in README
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md", "docs/ros.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/architecture.md", "docs/ros.md", "docs/action-supply.md"]
+)
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text()
     targets = [target.split("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text)]

@@ -18,6 +18,7 @@ _COMMANDS = {
     "make-checkpoint": ("make_checkpoint_cmd", "write a random checkpoint in the format of a trained one"),
     "bench": ("bench_cmd", "measure latency, beside other runtimes on request"),
     "tune": ("tune_cmd", "choose what is fastest on this processor"),
+    "supply": ("supply_cmd", "predict whether a policy keeps a controller supplied with actions"),
     "demo": ("demo_cmd", "run a simulated robot with a policy and report what happened"),
 }
 # Extra of this package's distribution that brings an optional module.
