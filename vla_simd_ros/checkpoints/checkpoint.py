@@ -25,7 +25,7 @@ DEFAULT_MAX_TOKENS = 32
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """An opened checkpoint folder. Weights stay in the mapped file until they are asked for."""
+    """An opened checkpoint folder. Weights stay in the file until they are asked for."""
 
     folder: Path
     type: str
@@ -37,12 +37,8 @@ class Checkpoint:
 
     @property
     def tensors(self) -> Mapping[str, Array]:
-        """All weights by name; floats as float32."""
+        """All weights by name, read when they are looked up; floats as float32."""
         return self.weights
-
-    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
-        """Float weight ``name`` as float32; `CheckpointError` if missing, of another shape, or not finite."""
-        return self.weights.tensor(name, shape)
 
     @property
     def normalizers(self) -> Mapping[str, Normalizer]:

@@ -1,12 +1,21 @@
-"""Weights of a safetensors file: mapped into memory, converted to float32 where stored otherwise."""
+"""Weights of a safetensors file: read when they are asked for, converted to float32 where stored otherwise.
+
+Values are read into memory of their own, so that a file that is cut short or written over while it is used
+gives an error: touching a mapped page that is gone would end the process. Only a table of which few rows are
+ever read is used where it is, see :meth:`TensorFile.mapped`.
+"""
 
 from __future__ import annotations
 
 import difflib
 import json
+import math
+import mmap
+import os
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -30,28 +39,29 @@ _STORED: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
 }
 _FLOATS = ("F64", "F32", "F16", "BF16")
+_CHECKED_AT_ONCE = 1 << 20  # elements
 
 
 class TensorFile(Mapping[str, Array]):
     """The tensors of one safetensors file by name.
 
-    A float32 tensor is a read-only view of the mapped file; other float types are converted to
-    float32 when asked for; integers keep their type. Every float tensor handed out is finite.
-    Raises `CheckpointError` when the file is missing, truncated or no safetensors file, and on
-    access for a stored type that is not supported and for NaN or infinite values.
+    Nothing is kept: each access reads the file. Float types are converted to float32; integers keep their
+    type. Every float tensor handed out is finite. Raises `CheckpointError` when the file is missing,
+    truncated or no safetensors file, and on access for a stored type that is not supported, for NaN or
+    infinite values, and when the file was changed since it was opened.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._entries = _read_entries(path)
-        self._bytes = np.memmap(path, np.uint8, mode="r")
-        self._data_start = _HEADER_LENGTH.itemsize + int(self._bytes[:8].view(_HEADER_LENGTH)[0])
-        self._ready: dict[str, Array] = {}
+        self._entries, self._data_start = _read_entries(path)
+        self._descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+        self._opened = self._state()
+        self._mapping: mmap.mmap | None = None
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self._ready:
-            self._ready[name] = self._load(name)
-        return self._ready[name]
+        shape = self._entries[name]["shape"]
+        return self._read(name, 0, math.prod(shape)).reshape(shape)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -62,12 +72,9 @@ class TensorFile(Mapping[str, Array]):
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The stored shape of tensor ``name``, without reading its values."""
-        return tuple(self._entries[name]["shape"])
-
-    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
-        """Float tensor ``name`` as float32, checked to have ``shape`` (when given)."""
+    def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """The stored shape of float tensor ``name``, checked to be ``expected`` (when given), without reading
+        its values."""
         if name not in self._entries:
             raise CheckpointError(f"{self.path}: tensor '{name}' is missing{self._similar(name)}")
         stored = self._entries[name]["dtype"]
@@ -75,41 +82,96 @@ class TensorFile(Mapping[str, Array]):
             raise CheckpointError(
                 f"{self.path}: tensor '{name}' is stored as {stored}, expected one of {', '.join(_FLOATS)}"
             )
-        if shape is not None and self.shape(name) != shape:
+        shape = tuple(self._entries[name]["shape"])
+        if expected is not None and shape != expected:
             raise CheckpointError(
-                f"{self.path}: tensor '{name}' has shape {list(self.shape(name))}, expected {list(shape)}"
+                f"{self.path}: tensor '{name}' has shape {list(shape)}, expected {list(expected)}"
             )
+        return shape
+
+    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
+        """Float tensor ``name`` as float32, checked to have ``shape`` (when given)."""
+        self.shape(name, shape)
         return self[name]
+
+    def rows(self, name: str, start: int, stop: int) -> Array:
+        """Rows ``start`` to ``stop`` of float tensor ``name`` as float32, without reading the others."""
+        shape = self.shape(name)
+        row = math.prod(shape[1:])
+        return self._read(name, start * row, stop * row).reshape(stop - start, *shape[1:])
+
+    def mapped(self, name: str) -> Array:
+        """Float tensor ``name``, of which few rows will be read: in the mapped file if it is float32 there.
+
+        Call :meth:`check_mapped` before each use.
+        """
+        size, begin = math.prod(self.shape(name)), self._begin(name)
+        if self._entries[name]["dtype"] != "F32" or begin % _STORED["F32"].itemsize or not size:
+            return self.tensor(name)
+        for first in range(0, size, _CHECKED_AT_ONCE):
+            self._read(name, first, min(first + _CHECKED_AT_ONCE, size))
+        self._mapping = self._mapping or mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)
+        return np.frombuffer(self._mapping, _STORED["F32"], size, begin).reshape(self.shape(name))
+
+    def check_mapped(self) -> None:
+        """Raise `CheckpointError` if a mapped tensor cannot be trusted any more: the file was written to.
+
+        Reading a part of a mapped file that was cut off would end the process.
+        """
+        if self._mapping is not None:
+            self._check_unchanged()
 
     def _similar(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._entries, n=1)
         return f" (similar: '{near[0]}')" if near else ""
 
-    def _load(self, name: str) -> Array:
-        entry = self._entries[name]
-        stored = entry["dtype"]
+    def _check_unchanged(self) -> None:
+        if self._state() != self._opened:
+            raise CheckpointError(f"{self.path}: was changed since it was opened, load it again")
+
+    def _state(self) -> tuple[int, int]:
+        """What changes when the file is written to."""
+        status = os.fstat(self._descriptor)
+        return status.st_size, status.st_mtime_ns
+
+    def _begin(self, name: str) -> int:
+        return self._data_start + int(self._entries[name]["data_offsets"][0])
+
+    def _read(self, name: str, first: int, last: int) -> Array:
+        """The elements ``first`` to ``last`` of a tensor in memory of their own, one after the other."""
+        stored = self._entries[name]["dtype"]
         if stored not in _STORED:
             raise CheckpointError(
                 f"{self.path}: tensor '{name}' is stored as {stored}, expected one of {', '.join(_STORED)}"
             )
-        begin, end = (self._data_start + offset for offset in entry["data_offsets"])
-        # A plain ndarray view, so that results computed from it do not carry the memmap class along.
-        raw: npt.NDArray[np.uint8] = self._bytes[begin:end].view(type=np.ndarray)
-        values: Array = raw.view(_STORED[stored]).reshape(entry["shape"])
-        if not values.flags.aligned:
-            values = values.copy()
-        return self._finite(name, _as_float32(values, stored)) if stored in _FLOATS else values
-
-    def _finite(self, name: str, values: Array) -> Array:
+        values: Array = np.empty(last - first, _STORED[stored])
+        self._check_unchanged()
+        self._fill(memoryview(values).cast("B"), self._begin(name) + first * values.itemsize)
+        if stored not in _FLOATS:
+            return values
+        values = _as_float32(values, stored)
         finite = np.isfinite(values)
         if not finite.all():
-            bad = int(values.size - np.count_nonzero(finite))
-            at = [int(i) for i in np.argwhere(~finite)[0]]
-            raise CheckpointError(
-                f"{self.path}: tensor '{name}' has {bad} NaN or infinite values of {values.size}, "
-                f"first at {at}"
-            )
+            self._refuse(name, first + int(np.argmin(finite)))
         return values
+
+    def _fill(self, target: memoryview, offset: int) -> None:
+        while target:
+            count = os.preadv(self._descriptor, [target], offset)
+            if count == 0:
+                raise CheckpointError(f"{self.path}: ends at byte {offset}, was longer when it was opened")
+            target, offset = target[count:], offset + count
+
+    def _refuse(self, name: str, first: int) -> NoReturn:
+        """Tell which values of a float tensor are not finite; ``first`` is the first of them."""
+        entry = self._entries[name]
+        values: Array = np.empty(math.prod(entry["shape"]), _STORED[entry["dtype"]])
+        self._fill(memoryview(values).cast("B"), self._begin(name))
+        bad = int(np.count_nonzero(~np.isfinite(_as_float32(values, entry["dtype"]))))
+        at = [int(i) for i in np.unravel_index(first, entry["shape"])]
+        raise CheckpointError(
+            f"{self.path}: tensor '{name}' has {bad} NaN or infinite values of {values.size}, first at {at}"
+        )
 
 
 def _as_float32(values: Array, stored: str) -> Array:
@@ -119,8 +181,9 @@ def _as_float32(values: Array, stored: str) -> Array:
     return values.astype(np.float32, copy=False)
 
 
-def _read_entries(path: Path) -> dict[str, Any]:
-    """Stored type, shape and byte range of each tensor; the library checks the file's structure first."""
+def _read_entries(path: Path) -> tuple[dict[str, Any], int]:
+    """Stored type, shape and byte range of each tensor, and where their bytes begin; the library checks the
+    file's structure first."""
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     try:
@@ -136,4 +199,5 @@ def _read_entries(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         length = int(np.frombuffer(file.read(8), _HEADER_LENGTH)[0])
         header: dict[str, Any] = json.loads(file.read(length))
-    return {name: entry for name, entry in header.items() if name != "__metadata__"}
+    entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    return entries, _HEADER_LENGTH.itemsize + length

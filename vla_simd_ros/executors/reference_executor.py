@@ -33,6 +33,7 @@ class ReferenceExecutable:
 
     def __init__(self, compiled: CompiledPolicy, dtype: np.dtype[Any]) -> None:
         self._compiled = compiled
+        self._constants = {tensor: value.array() for tensor, value in compiled.constants.items()}
         self._dtype = dtype
         self._kept: dict[Tensor, Array] = {}
         self._ran: set[Lifetime] = set()
@@ -57,9 +58,8 @@ class ReferenceExecutable:
         return np.array(self._value(tensor))
 
     def _value(self, tensor: Tensor) -> Array:
-        constants = self._compiled.constants
-        if tensor in constants:
-            return constants[tensor]
+        if tensor in self._constants:
+            return self._constants[tensor]
         if tensor.lifetime not in self._ran:
             raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
         return self._kept[tensor]
@@ -69,7 +69,7 @@ def run_graph(
     graph: Graph, inputs: Mapping[str, Array], dtype: npt.DTypeLike = np.float64
 ) -> dict[Tensor, Array]:
     """The value of every tensor of a graph as it was written, before any pass."""
-    values: dict[Tensor, Array] = dict(graph.constants)
+    values: dict[Tensor, Array] = {tensor: value.array() for tensor, value in graph.constants.items()}
     values.update((tensor, inputs[name]) for name, tensor in graph.inputs.items())
     for op in graph.ops:
         values[op.output] = evaluate(op, [None if t is None else values[t] for t in op.inputs], dtype)

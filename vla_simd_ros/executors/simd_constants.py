@@ -1,4 +1,7 @@
-"""Constants in the form the engine wants, made once per array and shared by all programs of an engine."""
+"""Constants in the form the engine wants, made once and shared by all programs of an engine.
+
+The arrays that they are made from are let go of, one by one: only the engine's copies stay in memory.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,23 @@ from typing import Generic, TypeVar
 import numpy as np
 
 import vla_simd_ros._engine as _engine
-from vla_simd_ros.graph.ir import Array
+from vla_simd_ros.graph.ir import Array, LazyArray
 
 T = TypeVar("T")
 
 BORROWED_BYTES = 16 << 20
-"""Plain arrays from this size on (embedding tables) are read where they are instead of being copied."""
+"""Plain arrays from this size on (embedding tables) are read where they are stored instead of being copied."""
 
 
 class IdentityCache(Generic[T]):
-    """Values derived from arrays, kept for as long as every array they were derived from exists."""
+    """Values derived from constants, kept for as long as every constant they were derived from exists."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[int, ...], T] = {}
-        self._watched: dict[tuple[int, ...], list[weakref.ref[Array]]] = {}
+        self._watched: dict[tuple[int, ...], list[weakref.ref[LazyArray]]] = {}
 
-    def get(self, arrays: tuple[Array, ...], make: Callable[[], T]) -> T:
-        """The value for these very arrays, from ``make`` the first time."""
+    def get(self, arrays: tuple[LazyArray, ...], make: Callable[[], T]) -> T:
+        """The value for these very constants, from ``make`` the first time."""
         key = tuple(id(array) for array in arrays)
         if key not in self._values:
             self._values[key] = make()
@@ -49,28 +52,33 @@ class EngineConstants:
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
         self._tables: IdentityCache[_engine.Constant] = IdentityCache()
 
-    def packed(self, weight: Array, winograd_side: int = 0) -> _engine.PackedWeights:
+    def packed(self, weight: LazyArray, winograd_side: int = 0) -> _engine.PackedWeights:
         """A weight [N, K], or filters [Cout, kh, kw, Cin], in the engine's panel layout; with the side of the
         tiles, 3x3 filters for Winograd's method."""
 
         def make() -> _engine.PackedWeights:
-            matrix = weight.reshape(weight.shape[0], -1)
-            return self._engine.pack(np.ascontiguousarray(matrix), winograd_side)
+            return self._engine.pack(weight.array().reshape(weight.shape[0], -1), winograd_side)
 
         return self._packed.setdefault(winograd_side, IdentityCache()).get((weight,), make)
 
-    def plain(self, value: Array) -> _engine.Constant:
-        """The array as it is."""
+    def plain(self, value: LazyArray) -> tuple[_engine.Constant, int]:
+        """The array as it is, at an offset in bytes from the beginning of a constant."""
+        whole, first_row = value.whole()
 
         def make() -> _engine.Constant:
-            borrow = value.nbytes >= BORROWED_BYTES and value.flags.c_contiguous and value.flags.aligned
-            return _engine.Constant(np.ascontiguousarray(value), borrow)
+            borrow = whole.nbytes >= BORROWED_BYTES
+            return _engine.Constant(whole.mapped() if borrow else whole.array(), borrow)
 
-        return self._plain.get((value,), make)
+        row_bytes = whole.nbytes // whole.shape[0] if first_row else 0
+        return self._plain.get((whole,), make), first_row * row_bytes
 
-    def pixel_table(self, offset: Array, divisor: Array) -> _engine.Constant:
+    def pixel_table(self, offset: LazyArray, divisor: LazyArray) -> _engine.Constant:
         """(x / 255 - offset) / divisor in float32 for each channel and each of the 256 pixel values."""
-        return self._tables.get((offset, divisor), lambda: _engine.Constant(pixel_table(offset, divisor)))
+
+        def make() -> _engine.Constant:
+            return _engine.Constant(pixel_table(offset.array(), divisor.array()))
+
+        return self._tables.get((offset, divisor), make)
 
 
 def pixel_table(offset: Array, divisor: Array) -> Array:

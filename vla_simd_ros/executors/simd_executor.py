@@ -44,7 +44,7 @@ class SimdExecutor:
     """One engine: kernels of one instruction set on a team of threads.
 
     Keyword arguments replace single ``settings``. Raises SettingError for those that do not exist or that
-    this machine cannot have. Policies that share constants (the same arrays) share their packed weights.
+    this machine cannot have. Policies that share constants (the same objects) share their packed weights.
     """
 
     def __init__(self, settings: EngineSettings | None = None, **changes: Any) -> None:
@@ -148,7 +148,7 @@ class SimdExecutable:
     def tensor(self, tensor: Tensor) -> Array:
         """A copy of a provided tensor's current value, or of a constant; KeyError where there is none."""
         if tensor in self._values:
-            return np.array(self._values[tensor])
+            return np.array(self._values[tensor].array())
         if tensor.lifetime not in self._ran:
             raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
         return np.array(self._views[tensor])

@@ -10,7 +10,7 @@ import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.convolution import ConvolutionChoice, algorithm
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.graph.errors import GraphError
-from vla_simd_ros.graph.ir import Array, Op, Tensor
+from vla_simd_ros.graph.ir import LazyArray, Op, Tensor
 from vla_simd_ros.graph.programs import Program
 from vla_simd_ros.graph.storage import VIEWS, Place, Storage
 
@@ -51,7 +51,7 @@ class Lowering:
         convolutions: ConvolutionChoice,
         storage: Storage,
         offsets: Mapping[Tensor, int],
-        values: Mapping[Tensor, Array],
+        values: Mapping[Tensor, LazyArray],
     ) -> None:
         self._engine = engine
         self._arena = arena
@@ -86,15 +86,18 @@ class Lowering:
     def _view(self, place: Place) -> _engine.View:
         root = place.root
         offset = place.offset * root.dtype.itemsize
-        constant = self._constants.plain(self._values[root]) if root in self._values else None
-        if constant is None:
-            offset += self._offsets[root]
+        constant = None
+        if root in self._values:
+            constant, start = self._constants.plain(self._values[root])
+        else:
+            start = self._offsets[root]
+        offset += start
         return _engine.View(offset, place.rows, place.cols, place.ld, root.dtype.value, constant)
 
     def optional(self, tensor: Tensor | None) -> _engine.View | None:
         return None if tensor is None else self.view(tensor)
 
-    def constant(self, op: Op, role: str, tensor: Tensor | None) -> Array:
+    def constant(self, op: Op, role: str, tensor: Tensor | None) -> LazyArray:
         """The value of an operand that must be known at load."""
         if tensor is None or tensor not in self._values:
             name = "missing" if tensor is None else f"'{tensor.name}' of lifetime {tensor.lifetime.name}"
@@ -125,9 +128,10 @@ def _epilogue(lowering: Lowering, op: Op) -> dict[str, Any]:
 
 
 def _linear(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
-    x, *_ = _operands(lowering, op)
+    x = op.inputs[0]
+    assert x is not None
     out = lowering.view(op.output)
-    builder.linear(op.output.name, x, lowering.weights(op), out, **_epilogue(lowering, op))
+    builder.linear(op.output.name, lowering.view(x), lowering.weights(op), out, **_epilogue(lowering, op))
 
 
 def _conv2d(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
@@ -197,8 +201,9 @@ def _mean_rows(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> N
 
 
 def _normalize_image(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
-    x, *_ = _operands(lowering, op)
-    builder.lookup_u8(op.output.name, x, lowering.pixel_table(op), lowering.view(op.output))
+    x = op.inputs[0]
+    assert x is not None
+    builder.lookup_u8(op.output.name, lowering.view(x), lowering.pixel_table(op), lowering.view(op.output))
 
 
 def _embedding(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from vla_simd_ros.executors.base import check_inputs, check_order
 from vla_simd_ros.graph.int8 import INT8, LARGEST, precision_of
-from vla_simd_ros.graph.ir import Array, DType, Lifetime, Op, Tensor
+from vla_simd_ros.graph.ir import Array, DType, LazyArray, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
 
 _IMAGE_RANK = 3
@@ -72,14 +72,14 @@ class TorchExecutable:
     def tensor(self, tensor: Tensor) -> Array:
         """The current value of a provided tensor or a constant."""
         if tensor in self._compiled.constants:
-            return self._compiled.constants[tensor].copy()
+            return self._compiled.constants[tensor].array().copy()
         if tensor.lifetime not in self._ran:
             raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
         return np.array(self._kept[tensor].numpy())
 
 
 def torch_module(
-    program: Program, constants: Mapping[Tensor, Array], dtype: torch.dtype = torch.float32
+    program: Program, constants: Mapping[Tensor, LazyArray], dtype: torch.dtype = torch.float32
 ) -> ProgramModule:
     """A module that computes the program's outputs, a tuple in the order of ``program.outputs``.
 
@@ -95,7 +95,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     def __init__(
         self,
         program: Program,
-        constants: Mapping[Tensor, Array],
+        constants: Mapping[Tensor, LazyArray],
         results: Sequence[Tensor],
         dtype: torch.dtype,
     ) -> None:
@@ -110,7 +110,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         for index, tensor in enumerate(dict.fromkeys((*program.constants, *given))):
             name = f"constant_{index}"
             self._names[tensor] = name
-            self.register_buffer(name, _constant(constants[tensor], tensor in filters, dtype))
+            self.register_buffer(name, _constant(constants[tensor].array(), tensor in filters, dtype))
 
     def forward(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The program's results for the arguments."""

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from vla_simd_ros.graph.errors import GraphError
-from vla_simd_ros.graph.ir import Array, DType, Graph, Lifetime, Tensor
+from vla_simd_ros.graph.ir import Array, DType, Graph, LazyArray, Lifetime, Tensor
+from vla_simd_ros.graph.lazy_array import given
 from vla_simd_ros.graph.operation import make_op
 
 
@@ -23,7 +24,7 @@ class Builder:
         self._graph = Graph()
         self._block = ""
         self._names: set[str] = set()
-        self._constants: dict[int, Tensor] = {}
+        self._constants: dict[LazyArray, Tensor] = {}
 
     @contextmanager
     def block(self, name: str) -> Iterator[None]:
@@ -42,9 +43,10 @@ class Builder:
         self._graph.inputs[name] = tensor
         return tensor
 
-    def constant(self, name: str, value: Array) -> Tensor:
+    def constant(self, name: str, value: Array | LazyArray) -> Tensor:
         """A value known at load: float32, int32 or uint8. The same array object gives the same tensor."""
-        known = self._constants.get(id(value))
+        value = value if isinstance(value, LazyArray) else given(value)
+        known = self._constants.get(value)
         if known is not None:
             return known
         try:
@@ -54,7 +56,7 @@ class Builder:
             raise GraphError(f"constant '{name}' is {value.dtype.name}, expected one of {kinds}") from None
         tensor = Tensor(self._unique(name), value.shape, dtype, Lifetime.PROCESS, self._block)
         self._graph.constants[tensor] = value
-        self._constants[id(value)] = tensor
+        self._constants[value] = tensor
         return tensor
 
     def output(self, name: str, tensor: Tensor) -> None:

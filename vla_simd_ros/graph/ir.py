@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from vla_simd_ros.graph.lazy_array import Array, LazyArray
+
+__all__ = ["Array", "DType", "Graph", "LazyArray", "Lifetime", "Op", "Tensor", "shortest"]
 
 
 class Lifetime(enum.IntEnum):
@@ -100,7 +101,7 @@ class Graph:
     """
 
     inputs: dict[str, Tensor] = field(default_factory=dict)
-    constants: dict[Tensor, Array] = field(default_factory=dict)
+    constants: dict[Tensor, LazyArray] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
     outputs: dict[str, Tensor] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vla_simd_ros.graph.ir import Array, Lifetime, Op, Tensor
+from vla_simd_ros.graph.ir import LazyArray, Lifetime, Op, Tensor
 
 RUNTIME_LIFETIMES = (Lifetime.EPISODE, Lifetime.QUERY, Lifetime.STEP)
 
@@ -35,16 +35,16 @@ class CompiledPolicy:
     """What an executor loads.
 
     ``programs`` always holds EPISODE, QUERY and STEP; a program without operations has an empty
-    ``ops``. ``process`` is what was folded while compiling, kept for inspection: its results are in
-    ``constants``. ``constants`` maps every tensor of lifetime PROCESS that a runtime program reads, or
-    that is a graph output itself, to its value, in the tensor's dtype and shape and C-contiguous.
-    Policies compiled with one fold cache share the array objects, so that packed weights can be shared
-    by identity; the arrays must not be written to.
+    ``ops``. ``process`` is what is folded, kept for inspection: its results are in ``constants``.
+    ``constants`` maps every tensor of lifetime PROCESS that a runtime program reads, or that is a graph
+    output itself, to its value, in the tensor's dtype and shape, which is computed when it is asked for.
+    Policies compiled with one fold cache share these objects, so that packed weights can be shared by
+    identity.
     """
 
     programs: Mapping[Lifetime, Program]
     process: Program
-    constants: Mapping[Tensor, Array]
+    constants: Mapping[Tensor, LazyArray]
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
 

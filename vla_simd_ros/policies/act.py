@@ -53,10 +53,10 @@ class ActNetwork:
     def __init__(self, checkpoint: Checkpoint, config: ActConfig, stage_name: Callable[[int], str]) -> None:
         self._checkpoint = checkpoint
         self._config = config
-        self._weights = Weights(checkpoint, "model.")
+        self._weights = Weights(checkpoint.weights, "model.")
         self._transformer = Transformer(config.transformer, self._weights)
         self.backbone = ResNet(
-            config.backbone, Weights(checkpoint, "model.backbone."), stage_name, dilated=config.dilated
+            config.backbone, Weights(checkpoint.weights, "model.backbone."), stage_name, dilated=config.dilated
         )
 
     @property
@@ -79,12 +79,15 @@ class ActNetwork:
         ]
 
     def act(self, b: Builder, parts: Items[Sequence]) -> None:
-        """Encode the parts one after the other, decode the chunk, and declare the output ``action``."""
+        """Encode the parts one after the other, decode the chunk, and declare the output ``action``.
+
+        The last part may have more positions than tokens; the first ones are taken.
+        """
         with b.block("tokens"):
-            memory = Sequence(
-                b.concat([part.tokens for part in parts], axis=0, name="all"),
-                b.concat([part.positions for part in parts], axis=0, name="positions"),
-            )
+            tokens = b.concat([part.tokens for part in parts], axis=0, name="all")
+            table = b.concat([part.positions for part in parts], axis=0, name="positions.all")
+            positions = b.slice(table, axis=0, start=0, stop=tokens.shape[0], name="positions")
+            memory = Sequence(tokens, positions)
         memory = Sequence(self._transformer.encode(b, memory, self._config.encoder_layers), memory.positions)
         decoded = self._transformer.decode(b, self._queries(b), memory, self._config.decoder_layers)
         with b.block("head"):

@@ -32,7 +32,7 @@ class ImpactPolicy:
         self._network = ActNetwork(checkpoint, self._config, lambda stage: f"stages.{stage}")
         self._max_tokens: int = checkpoint.option("tokenizer_max_length", int, DEFAULT_MAX_TOKENS)
         # Checked before anything is made for the longest instruction.
-        self._network.weights.array(
+        self._network.weights.shape(
             "text_pos_embed.weight", (self._max_tokens, self._config.transformer.width)
         )
         self._use_film = checkpoint.option("use_film", bool, True)
@@ -58,11 +58,12 @@ class ImpactPolicy:
         states = t5_encoder(b, ids, self._text_config, self._text_weights, self._embedding)
         film = self._film(b, states) if self._use_film else None
         observed = self._network.observe(b, film)
+        # Last in the sequence, so that the positions for a short instruction are the first rows of all.
         self._network.act(b, [*observed, self._text(b, states)])
         return b.graph()
 
     def _text(self, b: Builder, states: Tensor) -> Sequence:
-        """The instruction's tokens and their learned positions."""
+        """The instruction's tokens, and the learned positions of the longest instruction's."""
         width = self._config.transformer.width
         weights = self._network.weights
         with b.block("tokens"):
@@ -70,8 +71,7 @@ class ImpactPolicy:
             bias = weights.constant(b, "text_input_proj.bias", width)
             tokens = b.linear(states, weight, bias, name="text")
             table = weights.constant(b, "text_pos_embed.weight", self._max_tokens, width)
-            positions = b.slice(table, axis=0, start=0, stop=states.shape[0], name="text.positions")
-            return Sequence(tokens, positions)
+            return Sequence(tokens, table)
 
     def _film(self, b: Builder, states: Tensor) -> Film:
         """Gamma and beta of each stage; the head puts all gammas before all betas."""
@@ -103,7 +103,7 @@ def _text_encoder(checkpoint: Checkpoint) -> tuple[TensorSource, Mapping[str, An
     inside = {name[len(_TEXT_MODEL) :]: None for name in checkpoint.tensors if name.startswith(_TEXT_MODEL)}
     if inside:
         stated = checkpoint.option("text_config", dict, {})
-        return checkpoint, inside, stated, _TEXT_MODEL
+        return checkpoint.weights, inside, stated, _TEXT_MODEL
     stated, tensors = checkpoint.text_encoder()
     return tensors, tensors, stated, ""
 

@@ -3,55 +3,108 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from vla_simd_ros.graph.builder import Builder
-from vla_simd_ros.graph.ir import Array, Tensor
+from vla_simd_ros.graph.ir import Array, LazyArray, Tensor
+from vla_simd_ros.graph.lazy_array import MadeArray
+
+T = TypeVar("T")
 
 
 class TensorSource(Protocol):
-    """Where weights come from: a checkpoint, or the file of a text encoder."""
+    """Where weights come from: a checkpoint, or the file of a text encoder. All raise CheckpointError."""
+
+    def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """The shape of float tensor ``name``, checked; its values are not read."""
+        ...
 
     def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
-        """Float tensor ``name`` as float32; raises CheckpointError if missing or not of ``shape``."""
+        """Float tensor ``name`` as float32, checked to have ``shape`` (when given)."""
+        ...
+
+    def rows(self, name: str, start: int, stop: int) -> Array:
+        """Some rows of float tensor ``name`` as float32."""
+        ...
+
+    def mapped(self, name: str) -> Array:
+        """Float tensor ``name`` as float32, in the mapped file where it is stored as such."""
         ...
 
 
-class Weights:
-    """Weights under one prefix of names, and the arrays made from them.
+class StoredArray(LazyArray):
+    """A stored tensor, read when it is asked for."""
 
-    Whatever is handed out is kept, so that every graph built from one checkpoint gets the same array
-    objects: by them, constants that are folded and packed already are recognized.
+    def __init__(self, source: TensorSource, name: str, shape: tuple[int, ...]) -> None:
+        super().__init__(shape, np.float32)
+        self._source = source
+        self._name = name
+
+    def rows(self, start: int, stop: int) -> Array:
+        return self._source.rows(self._name, start, stop)
+
+    def mapped(self) -> Array:
+        return self._source.mapped(self._name)
+
+    def _make(self) -> Array:
+        return self._source.tensor(self._name)
+
+
+class Weights:
+    """Weights under one prefix of names, and what is made from them.
+
+    Whatever is handed out is kept, so that every graph built from one checkpoint gets the same objects: by
+    them, constants that are folded and packed already are recognized.
     """
 
     def __init__(self, source: TensorSource, prefix: str = "") -> None:
         self._source = source
         self._prefix = prefix
-        self._made: dict[Hashable, Array] = {}
+        self._lazy: dict[Hashable, LazyArray] = {}
+        self._arrays: dict[Hashable, Array] = {}
+
+    def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """The stored tensor's shape; ``expected`` is checked where given."""
+        return self._source.shape(self._prefix + name, expected)
 
     def array(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
-        """The stored tensor; ``shape`` is checked where given."""
+        """The values of a small stored tensor, which stay in memory; ``shape`` is checked where given."""
         return self.made(("stored", name, shape), lambda: self._source.tensor(self._prefix + name, shape))
 
     def constant(self, b: Builder, name: str, *shape: int) -> Tensor:
         """The stored tensor of the given shape in a graph."""
-        return b.constant(self._prefix + name, self.array(name, shape))
+        return b.constant(self._prefix + name, self._stored(name, shape))
 
     def filters(self, b: Builder, name: str, outputs: int, inputs: int, kernel: int) -> Tensor:
         """A convolution's filters, stored [outputs, inputs, kh, kw], as [outputs, kh, kw, inputs]."""
-        stored = self.array(name, (outputs, inputs, kernel, kernel))
-        return b.constant(
-            self._prefix + name, self.made((name, "nhwc"), lambda: stored.transpose(0, 2, 3, 1))
-        )
+        stored = self._stored(name, (outputs, inputs, kernel, kernel))
+
+        def channels_last() -> LazyArray:
+            shape = outputs, kernel, kernel, inputs
+            return MadeArray(shape, np.float32, lambda: stored.array().transpose(0, 2, 3, 1))
+
+        return b.constant(self._prefix + name, _once(self._lazy, (name, "nhwc"), channels_last))
 
     def made(self, key: Hashable, make: Callable[[], Array]) -> Array:
-        """An array that is made once under ``key`` and then the same."""
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
+        """A small array that is made once under ``key`` and then the same."""
+        return _once(self._arrays, key, make)
 
     def zeros(self, b: Builder, name: str, *shape: int) -> Tensor:
         """Zeros in a graph."""
         return b.constant(name, self.made(("zeros", shape), lambda: np.zeros(shape, np.float32)))
+
+    def _stored(self, name: str, shape: tuple[int, ...]) -> LazyArray:
+        full_name = self._prefix + name
+
+        def stored() -> LazyArray:
+            return StoredArray(self._source, full_name, self._source.shape(full_name, shape))
+
+        return _once(self._lazy, (name, shape), stored)
+
+
+def _once(made: dict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
+    if key not in made:
+        made[key] = make()
+    return made[key]

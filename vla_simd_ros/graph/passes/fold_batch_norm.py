@@ -1,6 +1,6 @@
 """Put frozen batch norms into the weights of the convolution or linear layer before them.
 
-The arithmetic is done in float64 and rounded once. A batch norm that follows anything else becomes a
+The arithmetic is done in float64 and rounded once, when the weights are asked for. A batch norm that follows anything else becomes a
 multiplication and an addition, so that none is left.
 """
 
@@ -12,7 +12,8 @@ import numpy as np
 
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.fold_cache import FoldCache
-from vla_simd_ros.graph.ir import Array, DType, Graph, Lifetime, Op, Tensor
+from vla_simd_ros.graph.ir import Array, DType, Graph, LazyArray, Lifetime, Op, Tensor
+from vla_simd_ros.graph.lazy_array import MadeArray
 from vla_simd_ros.graph.operation import make_op
 from vla_simd_ros.graph.passes.rewriting import use_counts, with_ops
 
@@ -28,8 +29,8 @@ class _Folding:
         self.cache = cache
         self.uses = use_counts(graph)
         self.producers = graph.producers()
-        self.constants: dict[Tensor, Array] = {}
-        self.by_array: dict[int, Tensor] = {}
+        self.constants: dict[Tensor, LazyArray] = {}
+        self.tensors: dict[LazyArray, Tensor] = {}
 
     def run(self) -> Graph:
         ops: dict[Tensor, Op] = {}
@@ -62,31 +63,36 @@ class _Folding:
         filters = self._value(op, weight)
         shift = None if bias is None else self._value(op, bias)
         scale, norm_bias, mean = self._parameters(op)
-        width = (-1,) + (1,) * (filters.ndim - 1)
-        names = [self.cache.array_key(value) for value in (filters, *self._arrays(op))]
+        width = (-1,) + (1,) * (len(filters.shape) - 1)
+        parameters, eps = self._parameter_values(op), op.attrs["eps"]
         new_weight = self._constant(
             f"{op.output.name}.weight",
-            ("bn.weight", *names, op.attrs["eps"]),
+            ("bn.weight", filters, *parameters, eps),
+            filters.shape,
             op,
-            lambda: filters * scale().reshape(width),
+            lambda: filters.array() * scale().reshape(width),
         )
-        names.append(-1 if shift is None else self.cache.array_key(shift))
         new_bias = self._constant(
             f"{op.output.name}.bias",
-            ("bn.bias", *names, op.attrs["eps"]),
+            ("bn.bias", shift, *parameters, eps),
+            filters.shape[:1],
             op,
-            lambda: ((0.0 if shift is None else shift.astype(np.float64)) - mean()) * scale() + norm_bias(),
+            lambda: ((0.0 if shift is None else _exact(shift)) - mean()) * scale() + norm_bias(),
         )
         return Op(source.kind, (x, new_weight, new_bias, *rest), op.output, source.attrs)
 
     def _lower(self, op: Op) -> list[Op]:
         """The norm as a multiplication and an addition."""
         scale, norm_bias, mean = self._parameters(op)
-        names = [self.cache.array_key(value) for value in self._arrays(op)]
-        name, eps = op.output.name, op.attrs["eps"]
-        factor = self._constant(f"{name}.scale", ("bn.scale", *names, eps), op, scale)
+        name, eps, parameters = op.output.name, op.attrs["eps"], self._parameter_values(op)
+        shape = parameters[0].shape
+        factor = self._constant(f"{name}.scale", ("bn.scale", *parameters, eps), shape, op, scale)
         offset = self._constant(
-            f"{name}.shift", ("bn.shift", *names, eps), op, lambda: norm_bias() - mean() * scale()
+            f"{name}.shift",
+            ("bn.shift", *parameters, eps),
+            shape,
+            op,
+            lambda: norm_bias() - mean() * scale(),
         )
         scaled = make_op(
             "binary", (op.inputs[0], factor), {"op": "mul"}, name=f"{name}.scaled", block=op.block
@@ -95,30 +101,43 @@ class _Folding:
 
     def _parameters(self, op: Op) -> tuple[Callable[[], Array], Callable[[], Array], Callable[[], Array]]:
         """Scale, bias and mean of the norm in float64, computed when asked for."""
-        weight, bias, mean, var = self._arrays(op)
+        weight, bias, mean, var = self._parameter_values(op)
         eps = op.attrs["eps"]
         return (
-            lambda: np.asarray(weight / np.sqrt(var.astype(np.float64) + eps)),
-            lambda: bias.astype(np.float64),
-            lambda: mean.astype(np.float64),
+            lambda: np.asarray(weight.array() / np.sqrt(_exact(var) + eps)),
+            lambda: _exact(bias),
+            lambda: _exact(mean),
         )
 
-    def _arrays(self, op: Op) -> list[Array]:
+    def _parameter_values(self, op: Op) -> list[LazyArray]:
         return [self._value(op, tensor) for tensor in op.inputs[1:]]
 
-    def _value(self, op: Op, tensor: Tensor | None) -> Array:
+    def _value(self, op: Op, tensor: Tensor | None) -> LazyArray:
         if tensor not in self.graph.constants:
             raise GraphError(f"batch_norm '{op.output.name}': {tensor!r} is not a constant")
         assert tensor is not None
         return self.graph.constants[tensor]
 
     def _constant(
-        self, name: str, structure: tuple[object, ...], op: Op, compute: Callable[[], Array]
+        self,
+        name: str,
+        structure: tuple[object, ...],
+        shape: tuple[int, ...],
+        op: Op,
+        compute: Callable[[], Array],
     ) -> Tensor:
         """The tensor of a folded value; one for all norms that fold to the same (a shared backbone)."""
-        value = self.cache.get(structure, lambda: compute().astype(np.float32))
-        if id(value) not in self.by_array:
-            tensor = Tensor(name, value.shape, DType.F32, Lifetime.PROCESS, op.block)
-            self.by_array[id(value)] = tensor
+
+        def rounded() -> Array:
+            return compute().astype(np.float32)
+
+        value = self.cache.get(structure, lambda: MadeArray(shape, np.float32, rounded))
+        if value not in self.tensors:
+            tensor = Tensor(name, shape, DType.F32, Lifetime.PROCESS, op.block)
+            self.tensors[value] = tensor
             self.constants[tensor] = value
-        return self.by_array[id(value)]
+        return self.tensors[value]
+
+
+def _exact(value: LazyArray) -> Array:
+    return value.array().astype(np.float64)

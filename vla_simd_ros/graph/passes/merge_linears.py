@@ -12,7 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from vla_simd_ros.graph.ir import Array, DType, Graph, Lifetime, Op, Tensor
+from vla_simd_ros.graph.ir import Array, DType, Graph, LazyArray, Lifetime, Op, Tensor
+from vla_simd_ros.graph.lazy_array import given
 from vla_simd_ros.graph.operation import make_op
 from vla_simd_ros.graph.passes.rewriting import in_order, with_ops
 
@@ -26,7 +27,7 @@ def merge_linears(graph: Graph) -> Graph:
         if _mergeable(op):
             groups.setdefault(_alike(op), []).append(op)
     merged: dict[Tensor, list[Op]] = {}
-    constants: dict[Tensor, Array] = {}
+    constants: dict[Tensor, LazyArray] = {}
     for group in groups.values():
         if len(group) > 1:
             merged.update({op.output: [] for op in group})
@@ -49,7 +50,7 @@ def _alike(op: Op) -> tuple[object, ...]:
     return op.inputs[0], op.attrs["activation"], op.output.lifetime, op.block, rows
 
 
-def _merge(group: Sequence[Op], constants: dict[Tensor, Array]) -> list[Op]:
+def _merge(group: Sequence[Op], constants: dict[Tensor, LazyArray]) -> list[Op]:
     """The merged layer, what it needs, and the slices that define the group's results."""
     first = group[0]
     name, block = _name([op.output.name for op in group]), first.block
@@ -66,7 +67,7 @@ def _merge(group: Sequence[Op], constants: dict[Tensor, Array]) -> list[Op]:
 
 
 def _joined(
-    group: Sequence[Op], index: int, axis: int, name: str, constants: dict[Tensor, Array]
+    group: Sequence[Op], index: int, axis: int, name: str, constants: dict[Tensor, LazyArray]
 ) -> list[Op]:
     """The concatenation of one optional operand over the group, zero where absent; nothing if all are."""
     if all(op.inputs[index] is None for op in group):
@@ -75,7 +76,7 @@ def _joined(
     for number, op in enumerate(group):
         part = op.inputs[index]
         if part is None:
-            value = _zeros(op.output.shape[1])
+            value = given(_zeros(op.output.shape[1]))
             part = Tensor(f"{name}.zero{number}", value.shape, DType.F32, Lifetime.PROCESS, op.block)
             constants[part] = value
         parts.append(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vla_simd_ros.graph.ir import Array, Graph, Op, Tensor
+from vla_simd_ros.graph.ir import Graph, LazyArray, Op, Tensor
 
 AttrsKey = tuple[tuple[str, Any], ...]
 
@@ -15,7 +15,9 @@ def attrs_key(attrs: Mapping[str, Any]) -> AttrsKey:
     return tuple(sorted(attrs.items()))
 
 
-def with_ops(graph: Graph, ops: Sequence[Op], constants: Mapping[Tensor, Array] | None = None) -> Graph:
+def with_ops(
+    graph: Graph, ops: Sequence[Op], constants: Mapping[Tensor, LazyArray] | None = None
+) -> Graph:
     """``graph`` with other operations, and with ``constants`` besides its own."""
     return Graph(
         inputs=dict(graph.inputs),

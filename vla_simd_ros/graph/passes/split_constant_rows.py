@@ -1,8 +1,8 @@
 """Project the parts of a constant sequence one by one.
 
 linear(concat(a, b)) becomes concat(linear(a), linear(b)) where everything is known at load. The results
-are the same; but each part can then be folded, and remembered, by itself: when an instruction of another
-length changes the text's positions, the cameras' positions are not projected again.
+are the same; but a part that occurs again, the positions of another camera of the same size, is projected only
+once.
 """
 
 from __future__ import annotations

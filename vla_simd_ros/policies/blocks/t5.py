@@ -71,7 +71,7 @@ def read_t5_config(weights: Weights, names: Mapping[str, Any], stated: Mapping[s
 
 
 def _matrix(weights: Weights, name: str) -> tuple[int, int]:
-    shape = weights.array(name).shape
+    shape = weights.shape(name)
     if len(shape) != 2:
         raise CheckpointError(f"text encoder: {name} has shape {list(shape)}, expected two dimensions")
     return shape[0], shape[1]
