@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import os
+import shutil
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -245,6 +248,21 @@ def test_a_closed_policy_says_so(act: Policy) -> None:
     for use in (lambda: act.query(observation()), act.warm_up, lambda: act.set_instruction("go")):
         with pytest.raises(RuntimeError, match="the policy 'act' is closed"):
             use()
+
+
+def test_a_checkpoint_cut_short_while_it_is_used(tmp_path: Path, folders: dict[str, Path]) -> None:
+    """Its word embeddings are used where they are stored, and the reading of a page that is gone would end
+    the process; queries do without them."""
+    shutil.copytree(folders["impact"], tmp_path / "copy")
+    policy = Policy.load(tmp_path / "copy", threads=1)
+    with patch("vla_simd_ros.executors.simd_constants.BORROWED_BYTES", 1024):
+        policy.set_instruction("go")
+    expected = policy.query(observation()).actions
+    os.truncate(tmp_path / "copy" / "model.safetensors", 1000)
+    np.testing.assert_array_equal(policy.query(observation()).actions, expected)
+    for text in ("go", "pick up the tape"):
+        with pytest.raises(CheckpointError, match=r"model\.safetensors: was changed since it was opened"):
+            policy.set_instruction(text)
 
 
 def test_closing_frees_the_weights(folders: dict[str, Path]) -> None:

@@ -78,6 +78,10 @@ class _Programs:
         self._fold_cache = FoldCache()
         self._executables: OrderedDict[int | None, Executable] = OrderedDict()
 
+    def check_stored(self) -> None:
+        """Raise CheckpointError if the checkpoint's file was written to and is still needed."""
+        self._definition.check_stored()
+
     def executable(self, tokens: int | None) -> Executable:
         """The programs for an instruction of ``tokens`` tokens, compiled if they are not there."""
         if tokens in self._executables:
@@ -153,6 +157,7 @@ class Policy:
             tokens = self._tokenizer.tokenize(text)
         except InstructionError as error:
             raise InputError(str(error)) from None
+        programs.check_stored()
         executable = programs.executable(len(tokens.ids))
         executable.run(Lifetime.EPISODE, {"token_ids": np.array(tokens.ids, np.int32)})
         self._active = executable

@@ -55,5 +55,5 @@ def test_an_operation_alone_computes_what_it_did_in_the_program(compiled: Compil
     x = weights(20, 4)
     executable = ReferenceExecutor().load(single)
     (y,) = executable.run(Lifetime.QUERY, {op.inputs[0].name: x}).values()
-    weight, bias = (compiled.constants[tensor] for tensor in op.inputs[1:3])
+    weight, bias = (compiled.constants[tensor].array() for tensor in op.inputs[1:3])
     np.testing.assert_allclose(y, x.astype(np.float64) @ weight.T + bias, rtol=1e-12)

@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from vla_simd_ros.checkpoints import CheckpointError, FeatureKind, load_checkpoint
+from vla_simd_ros.inference import Policy
 from vla_simd_ros.policies.registry import define_policy
 
 Edit = Callable[[str, Callable[[Any], None]], None]
@@ -22,7 +23,7 @@ def test_opens_a_folder(folder: Path) -> None:
     assert checkpoint.cameras == {}
     assert checkpoint.features_in["observation.state"].kind is FeatureKind.STATE
     assert checkpoint.features_out["action"].shape == (6,)
-    assert checkpoint.tensor("model.action_head.weight", (6, 16)).dtype == np.float32
+    assert checkpoint.weights.tensor("model.action_head.weight", (6, 16)).dtype == np.float32
     assert "model.action_head.weight" in checkpoint.tensors
 
 
@@ -66,7 +67,7 @@ def test_weights_that_are_no_numbers(folder: Path, bad: float) -> None:
     save_file(weights, folder / "model.safetensors")
 
     with pytest.raises(CheckpointError, match=r"'model.action_head.weight' has 1 NaN or infinite.*\[1, 2\]"):
-        define_policy(load_checkpoint(folder)).build()
+        Policy.load(folder, executor="reference")
 
 
 def test_weights_of_another_shape(folder: Path) -> None:

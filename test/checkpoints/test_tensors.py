@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,97 @@ def write_raw(path: Path, stored: str, shape: list[int], data: bytes, pad: int =
     return path
 
 
-def test_float32_is_a_view_of_the_file(tmp_path: Path) -> None:
+def test_each_access_reads_the_file(tmp_path: Path) -> None:
     file = TensorFile(write(tmp_path / "a.safetensors", x=VALUES))
 
     np.testing.assert_array_equal(file["x"], VALUES)
-    assert file["x"].base is not None
-    assert not file["x"].flags.writeable
-    assert type(file["x"]) is np.ndarray
-    assert file["x"] is file["x"]
+    assert file["x"] is not file["x"]
+
+
+def test_a_tensor_without_values(tmp_path: Path) -> None:
+    file = TensorFile(write(tmp_path / "a.safetensors", x=np.zeros((0, 3), np.float32)))
+
+    assert file["x"].shape == file.mapped("x").shape == (0, 3)
+
+
+def test_rows_are_read_alone(tmp_path: Path) -> None:
+    values = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
+    values[3] = np.nan
+    file = TensorFile(write(tmp_path / "a.safetensors", x=values))
+
+    np.testing.assert_array_equal(file.rows("x", 1, 3), values[1:3])
+    with pytest.raises(
+        CheckpointError, match=r"'x' has 6 NaN or infinite values of 24, first at \[3, 0, 0\]"
+    ):
+        file.rows("x", 2, 4)
+
+
+def test_a_large_table_is_mapped(tmp_path: Path) -> None:
+    table = np.arange(3 << 20, dtype=np.float32).reshape(-1, 64)
+    file = TensorFile(write(tmp_path / "a.safetensors", x=table))
+
+    mapped = file.mapped("x")
+    np.testing.assert_array_equal(mapped, table)
+    assert not mapped.flags.owndata and not mapped.flags.writeable
+    assert type(mapped) is np.ndarray
+    file.check_mapped()
+
+
+def test_a_table_is_checked_before_it_is_mapped(tmp_path: Path) -> None:
+    table = np.zeros((2 << 20,), np.float32)
+    table[-1] = np.inf
+    file = TensorFile(write(tmp_path / "a.safetensors", x=table))
+
+    with pytest.raises(
+        CheckpointError, match=rf"1 NaN or infinite values of {2 << 20}, first at \[{(2 << 20) - 1}\]"
+    ):
+        file.mapped("x")
+
+
+@pytest.mark.parametrize(("stored", "pad"), [("F32", 3), ("F16", 0)])
+def test_what_cannot_be_used_where_it_is_stored_is_read(tmp_path: Path, stored: str, pad: int) -> None:
+    data = VALUES.astype(np.float16 if stored == "F16" else np.float32).tobytes()
+    file = TensorFile(write_raw(tmp_path / "a.safetensors", stored, [2, 3], data, pad))
+
+    assert file.mapped("x").flags.owndata or file.mapped("x").base.flags.owndata
+    assert file.mapped("x").flags.aligned
+    (tmp_path / "a.safetensors").write_bytes(b"")
+    file.check_mapped()
+
+
+@pytest.mark.parametrize("change", ["truncated", "written over"])
+def test_a_file_that_changed_since_it_was_opened(tmp_path: Path, change: str) -> None:
+    path = write(tmp_path / "a.safetensors", x=VALUES)
+    file = TensorFile(path)
+    file.mapped("x")
+    if change == "truncated":
+        os.truncate(path, path.stat().st_size - 4)
+    else:
+        path.write_bytes(path.read_bytes())
+        os.utime(path, ns=(0, 0))
+
+    for use in (lambda: file["x"], lambda: file.rows("x", 0, 1), lambda: file.mapped("x"), file.check_mapped):
+        with pytest.raises(CheckpointError, match=r"a\.safetensors: was changed since it was opened"):
+            use()
+
+
+def test_a_file_that_ends_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = TensorFile(write(tmp_path / "a.safetensors", x=VALUES))
+    monkeypatch.setattr(os, "preadv", lambda *_: 0)
+
+    with pytest.raises(CheckpointError, match=r"ends at byte \d+, was longer when it was opened"):
+        file["x"]
+
+
+def test_another_file_in_its_place_does_no_harm(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.safetensors", x=VALUES)
+    file = TensorFile(path)
+    mapped = file.mapped("x")
+    write(tmp_path / "b.safetensors", x=-VALUES).replace(path)
+
+    file.check_mapped()
+    np.testing.assert_array_equal(mapped, VALUES)
+    np.testing.assert_array_equal(file["x"], VALUES)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64])

@@ -36,7 +36,7 @@ def test_every_option_reaches_the_checkpoint(tmp_path: Path, capsys: pytest.Capt
     assert [f["shape"] for f in made["input_features"].values()] == [[3, 40, 64], [3, 32, 48], [7], [2]]
     assert made["output_features"]["action"]["shape"] == [5]
     assert (made["chunk_size"], made["pre_norm"], made["kl_weight"], made["license"]) == (4, True, 5, "mit")
-    assert load_checkpoint(out).tensor("model.action_head.weight", (5, 16)).any()
+    assert load_checkpoint(out).weights.tensor("model.action_head.weight", (5, 16)).any()
     assert f"{out}: random act of 11.2 M parameters" in capsys.readouterr().out
 
 

@@ -60,7 +60,7 @@ def test_provided_tensors_and_constants_can_be_read() -> None:
     executable.run(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
     assert executable.tensor(text).shape == text.shape
     constant, value = next(iter(policy.constants.items()))
-    np.testing.assert_array_equal(executable.tensor(constant), value)
+    np.testing.assert_array_equal(executable.tensor(constant), value.array())
     hidden = policy.programs[Lifetime.EPISODE].ops[0].output
     with pytest.raises(KeyError):
         executable.tensor(hidden)

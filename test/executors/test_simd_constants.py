@@ -1,18 +1,26 @@
-"""Constants: made once per array, gone with it."""
+"""The engine's constants: made once, gone with what they were made from."""
 
 from __future__ import annotations
 
 import gc
+import weakref
+from functools import partial
 
 import numpy as np
 
 from vla_simd_ros import _engine
 from vla_simd_ros.executors.simd_constants import BORROWED_BYTES, EngineConstants, IdentityCache, pixel_table
+from vla_simd_ros.graph.ir import Array, LazyArray
+from vla_simd_ros.graph.lazy_array import MadeArray
 
 
-def test_values_are_made_once_per_array() -> None:
+def zeros(*shape: int) -> MadeArray:
+    return MadeArray(shape, np.float32, lambda: np.zeros(shape, np.float32))
+
+
+def test_values_are_made_once_per_constant() -> None:
     cache: IdentityCache[int] = IdentityCache()
-    one, two = np.zeros(3), np.zeros(3)
+    one, two = zeros(3), zeros(3)
     assert cache.get((one,), lambda: 1) == 1
     assert cache.get((one,), lambda: 2) == 1
     assert cache.get((two,), lambda: 3) == 3
@@ -20,9 +28,9 @@ def test_values_are_made_once_per_array() -> None:
     assert len(cache) == 3
 
 
-def test_values_go_with_their_arrays() -> None:
+def test_values_go_with_their_constants() -> None:
     cache: IdentityCache[int] = IdentityCache()
-    one, two = np.zeros(3), np.zeros(3)
+    one, two = zeros(3), zeros(3)
     cache.get((one, two), lambda: 1)
     cache.get((two,), lambda: 2)
     del one
@@ -31,22 +39,49 @@ def test_values_go_with_their_arrays() -> None:
     assert cache.get((two,), lambda: 3) == 2
 
 
-def test_large_arrays_are_borrowed_and_small_ones_copied() -> None:
+def test_large_tables_are_used_where_they_are_and_small_ones_copied() -> None:
+    class Table(MadeArray):
+        def mapped(self) -> Array:
+            mapped.append(self.nbytes)
+            return self.array()
+
+    mapped: list[int] = []
     constants = EngineConstants(_engine.Engine(1))
-    small, large = np.zeros(4, np.float32), np.zeros(BORROWED_BYTES // 4, np.float32)
-    assert constants.plain(small).bytes == 16
-    assert constants.plain(small) is constants.plain(small)
-    assert constants.plain(large).bytes == BORROWED_BYTES
-    strided = np.zeros((4, 6), np.float32)[:, ::2]
-    assert constants.plain(strided).bytes == 48
+    for count in (4, BORROWED_BYTES // 4):
+        table = Table((count,), np.float32, partial(np.zeros, count, np.float32))
+        constant, offset = constants.plain(table)
+        assert (constant.bytes, offset) == (4 * count, 0)
+        assert constants.plain(table)[0] is constant
+    assert mapped == [BORROWED_BYTES]
 
 
-def test_filters_are_packed_as_matrices() -> None:
+def test_rows_are_an_offset_into_the_whole() -> None:
+    class Rows(MadeArray):
+        def whole(self) -> tuple[LazyArray, int]:
+            return whole, 2
+
+    whole = zeros(5, 3)
     constants = EngineConstants(_engine.Engine(1))
-    weight = np.zeros((5, 3, 2, 4), np.float32)
+    constant, offset = constants.plain(Rows((3, 3), np.float32, lambda: np.zeros((3, 3), np.float32)))
+    assert (constant.bytes, offset) == (5 * 3 * 4, 2 * 3 * 4)
+    assert constants.plain(whole) == (constant, 0)
+
+
+def test_filters_are_packed_as_matrices_and_let_go_of() -> None:
+    made: list[weakref.ref[Array]] = []
+
+    def make() -> Array:
+        weight = np.zeros((5, 3, 2, 4), np.float32)
+        made.append(weakref.ref(weight))
+        return weight
+
+    constants = EngineConstants(_engine.Engine(1))
+    weight = MadeArray((5, 3, 2, 4), np.float32, make)
     packed = constants.packed(weight)
     assert (packed.n, packed.k) == (5, 24)
     assert packed.isa in _engine.available_isas()
+    assert constants.packed(weight) is packed
+    assert [ref() for ref in made] == [None]
 
 
 def test_the_pixel_table_is_float32_arithmetic() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from random_graphs import assert_close, graphs
 
@@ -9,7 +8,7 @@ from vla_simd_ros.executors.reference_executor import ReferenceExecutor, run_gra
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
-from vla_simd_ros.graph.ir import Array, DType, Graph, Lifetime
+from vla_simd_ros.graph.ir import Array, DType, Graph, LazyArray, Lifetime
 from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES, CompiledPolicy
 
 RNG = np.random.default_rng(0)
@@ -35,7 +34,7 @@ def test_programs_compute_what_the_graph_says(case: tuple[Graph, dict[str, Array
     results = run_all(compiled, inputs)
     for name, tensor in graph.outputs.items():
         if tensor.lifetime is Lifetime.PROCESS:
-            results[name] = compiled.constants[compiled.outputs[name]]
+            results[name] = compiled.constants[compiled.outputs[name]].array()
         assert_close(results[name], expected[tensor], 1e-4)
 
 
@@ -58,7 +57,7 @@ def test_programs_hold_what_an_executor_relies_on(case: tuple[Graph, dict[str, A
         assert set(program.outputs.values()) <= set(program.provides)
         provided.update(program.provides)
         for tensor in program.constants:
-            value = compiled.constants[tensor]
+            value = compiled.constants[tensor].array()
             assert value.flags.c_contiguous
             assert (value.shape, value.dtype) == (tensor.shape, tensor.dtype.numpy)
 
@@ -68,9 +67,10 @@ def positioned_query(text_rows: int) -> Graph:
     b = Builder()
     camera = b.input("camera", CAMERA.shape, DType.F32, Lifetime.QUERY)
     text = b.input("text", (text_rows, 4), DType.F32, Lifetime.EPISODE)
-    table = b.slice(b.constant("text.table", TEXT), axis=0, start=0, stop=text_rows, name="text.positions")
     tokens = b.concat([camera, text], axis=0, name="tokens")
-    positions = b.concat([b.constant("camera.positions", CAMERA), table], axis=0, name="positions")
+    tables = [b.constant("camera.positions", CAMERA), b.constant("text.positions", TEXT)]
+    table = b.concat(tables, axis=0, name="table")
+    positions = b.slice(table, axis=0, start=0, stop=tokens.shape[0], name="positions")
     weight = b.constant("w", WEIGHTS)
     b.output("q", b.linear(b.add(tokens, positions, name="positioned"), weight, name="q"))
     return b.graph()
@@ -81,31 +81,28 @@ def test_another_length_shares_its_constants() -> None:
     short, long = (compile_graph(positioned_query(rows), cache) for rows in (2, 6))
     again = compile_graph(positioned_query(2), cache)
 
-    def arrays(compiled: CompiledPolicy) -> dict[str, Array]:
+    def constants(compiled: CompiledPolicy) -> dict[str, LazyArray]:
         return {tensor.name: value for tensor, value in compiled.constants.items()}
 
-    assert arrays(short)["w"] is arrays(long)["w"]
-    assert arrays(short).keys() == arrays(again).keys()
-    assert all(arrays(again)[name] is value for name, value in arrays(short).items())
+    assert constants(short)["w"] is constants(long)["w"]
+    assert constants(short).keys() == constants(again).keys()
+    assert all(constants(again)[name] is value for name, value in constants(short).items())
 
 
-def test_another_length_projects_only_the_new_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from vla_simd_ros.graph.passes import fold_constants
-
-    projected: list[int] = []
-    evaluate = fold_constants.evaluate
-
-    def watch(op: object, values: list[Array], *args: object) -> Array:
-        if getattr(op, "kind", "") == "linear":
-            projected.append(values[0].shape[0])
-        return evaluate(op, values, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(fold_constants, "evaluate", watch)
+def test_another_length_takes_other_rows_of_the_same_projection() -> None:
     cache = FoldCache()
-    compile_graph(positioned_query(2), cache)
-    assert projected == [5, 2]
-    compile_graph(positioned_query(3), cache)
-    assert projected == [5, 2, 3]
+    short, long = (compile_graph(positioned_query(rows), cache) for rows in (2, 6))
+
+    def residual(compiled: CompiledPolicy) -> LazyArray:
+        (layer,) = (op for op in compiled.programs[Lifetime.QUERY].ops if op.kind == "linear")
+        assert layer.inputs[3] is not None
+        return compiled.constants[layer.inputs[3]]
+
+    assert (residual(short).shape, residual(long).shape) == ((5 + 2, 4), (5 + 6, 4))
+    assert residual(short).whole() == residual(long).whole() == (residual(long), 0)
+    projected = (np.concatenate([CAMERA, TEXT]).astype(np.float64) @ WEIGHTS.T).astype(np.float32)
+    np.testing.assert_array_equal(residual(short).array(), projected[:7])
+    np.testing.assert_array_equal(residual(long).array(), projected)
 
 
 def test_an_episode_value_is_provided_to_the_query() -> None:

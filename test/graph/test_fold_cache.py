@@ -5,50 +5,31 @@ import gc
 import numpy as np
 
 from vla_simd_ros.graph.fold_cache import FoldCache
+from vla_simd_ros.graph.lazy_array import MadeArray
 
 
-def test_equal_structures_have_one_number() -> None:
+def ones() -> MadeArray:
+    return MadeArray((2,), np.float32, lambda: np.ones(2, np.float32))
+
+
+def test_equal_structures_have_one_constant() -> None:
     cache = FoldCache()
-    x, y = np.ones(2), np.ones(2)
-    assert cache.array_key(x) == cache.array_key(x) != cache.array_key(y)
-    assert cache.number(("add", 1, 2)) == cache.number(("add", 1, 2)) != cache.number(("add", 2, 1))
+    x, y = ones(), ones()
+    values = {key: cache.get(key, ones) for key in (("add", x, y), ("add", y, x), ("mul", x, y))}
+    assert len(set(values.values())) == 3
+    assert all(cache.get(key, ones) is value for key, value in values.items())
 
 
-def test_an_array_is_kept_alive_so_that_its_key_stays_its_own() -> None:
+def test_a_constant_is_remembered_as_long_as_something_holds_it() -> None:
     cache = FoldCache()
-    keys = {cache.array_key(np.full(3, i)) for i in range(100)}
-    assert len(keys) == 100
-
-
-def test_values_are_computed_once_and_made_contiguous() -> None:
-    cache = FoldCache()
-    calls = []
-    matrix = np.arange(6).reshape(2, 3)
-
-    def compute() -> np.ndarray:
-        calls.append(1)
-        return matrix.T
-
-    first, second = cache.get("transposed", compute), cache.get("transposed", compute)
-    assert first is second and len(calls) == 1
-    assert first.flags.c_contiguous
-    np.testing.assert_array_equal(first, matrix.T)
-
-
-def test_contiguous_arrays_are_not_copied() -> None:
-    cache = FoldCache()
-    x = np.ones((2, 3))
-    assert cache.contiguous(x) is x
-    view = x.T
-    assert cache.contiguous(view) is cache.contiguous(view)
-
-
-def test_what_was_only_put_together_is_forgotten_when_nobody_holds_it() -> None:
-    cache = FoldCache()
-    held = cache.store(1, np.ones(3), keep=False)
-    cache.store(2, np.ones(3), keep=False)
-    cache.store(3, np.ones(3))
+    held = cache.get("held", ones)
+    cache.get("let go", ones)
     gc.collect()
-    assert cache.find(1) is held
-    assert cache.find(2) is None
-    assert cache.find(3) is not None
+    made = []
+
+    def make() -> MadeArray:
+        made.append(ones())
+        return made[-1]
+
+    assert cache.get("held", make) is held and made == []
+    assert cache.get("let go", make) is made[0]

@@ -47,7 +47,8 @@ def test_its_specification_names_the_longest_instruction(checkpoint: Open) -> No
 
 
 def test_text_comes_last(checkpoint: Open) -> None:
-    graph = ImpactPolicy(checkpoint("impact")).build(3)
+    policy = ImpactPolicy(checkpoint("impact"))
+    graph = policy.build(3)
     tokens = next(op for op in graph.ops if op.output.name == "tokens.all")
     assert [t.name for t in tokens.operands()] == [
         "tokens.single",
@@ -55,8 +56,16 @@ def test_text_comes_last(checkpoint: Open) -> None:
         "tokens.image.wrist",
         "tokens.text",
     ]
-    positions = next(op for op in graph.ops if op.output.name == "tokens.positions")
-    assert [t.shape[0] for t in positions.operands()] == [t.shape[0] for t in tokens.operands()]
+    (positions,) = (op for op in graph.ops if op.output.name == "tokens.positions")
+    (table,) = positions.operands()
+    assert (positions.kind, positions.attrs["start"], positions.output.shape) == (
+        "slice",
+        0,
+        tokens.output.shape,
+    )
+    (parts,) = (op for op in graph.ops if op.output is table)
+    rows = [t.shape[0] for t in tokens.operands()]
+    assert [t.shape[0] for t in parts.operands()] == [*rows[:-1], policy.spec.max_instruction_tokens]
 
 
 def test_gammas_come_before_betas_stage_by_stage(checkpoint: Open) -> None:
@@ -123,8 +132,8 @@ class Without:
     def __iter__(self) -> Any:
         return iter(self._names)
 
-    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
-        return self._weights.tensor(name, shape)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._weights, name)
 
 
 def test_a_missing_text_encoder_is_asked_for(checkpoint: Open) -> None:
@@ -142,8 +151,12 @@ def test_a_text_encoder_kept_beside_the_weights_is_used(
     beside = {name[len(prefix) :]: whole.tensors[name] for name in whole.tensors if name.startswith(prefix)}
 
     class Beside(dict[str, Array]):
+        def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
+            assert expected is None or self[name].shape == expected
+            return self[name].shape
+
         def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
-            assert shape is None or self[name].shape == shape
+            assert self.shape(name, shape)
             return self[name]
 
     folder = whole.config["text_config"], Beside(beside)

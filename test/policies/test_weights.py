@@ -4,34 +4,71 @@ import numpy as np
 
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array
-from vla_simd_ros.policies.weights import Weights
+from vla_simd_ros.policies.weights import StoredArray, Weights
+
+SHAPE = (2, 3, 5, 5)
 
 
 class Source:
+    """One convolution's filters; remembers how they were read."""
+
     def __init__(self) -> None:
-        self.filters = np.arange(2 * 3 * 5 * 5, dtype=np.float32).reshape(2, 3, 5, 5)
+        self.filters = np.arange(2 * 3 * 5 * 5, dtype=np.float32).reshape(SHAPE)
+        self.read: list[object] = []
+
+    def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        assert (name, expected) == ("model.conv.weight", SHAPE)
+        return SHAPE
 
     def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
-        assert (name, shape) in (("model.conv.weight", (2, 3, 5, 5)), ("model.conv.weight", None))
+        assert name == "model.conv.weight" and shape in (None, SHAPE)
+        self.read.append("all")
+        return self.filters.copy()
+
+    def rows(self, name: str, start: int, stop: int) -> Array:
+        self.read.append((start, stop))
+        return self.filters[start:stop]
+
+    def mapped(self, name: str) -> Array:
+        self.read.append("mapped")
         return self.filters
 
+    def check_mapped(self) -> None:
+        self.read.append("checked")
 
-def test_filters_put_channels_last_without_copying() -> None:
+
+def test_filters_put_channels_last_when_they_are_asked_for() -> None:
     source, b = Source(), Builder()
     weights = Weights(source, "model.")
     tensor = weights.filters(b, "conv.weight", 2, 3, 5)
     assert (tensor.name, tensor.shape) == ("model.conv.weight", (2, 5, 5, 3))
-    value = b._graph.constants[tensor]
-    assert np.shares_memory(value, source.filters)
-    assert value[1, 2, 4, 0] == source.filters[1, 0, 2, 4]
+    assert source.read == []
+    value = b._graph.constants[tensor].array()
+    assert source.read == ["all"]
+    np.testing.assert_array_equal(value, source.filters.transpose(0, 2, 3, 1))
 
 
-def test_what_is_made_is_made_once() -> None:
+def test_graphs_get_the_same_constants() -> None:
     weights = Weights(Source(), "model.")
-    values = []
-    for _ in range(2):
-        b = Builder()
+    values, builders = [], [Builder(), Builder()]
+    for b in builders:
         tensors = weights.zeros(b, "zeros", 2, 3), weights.filters(b, "conv.weight", 2, 3, 5)
         values.append([b._graph.constants[t] for t in tensors])
     assert all(one is other for one, other in zip(*values, strict=True))
-    assert values[0][0].shape == (2, 3) and not values[0][0].any()
+    assert values[0][0].shape == (2, 3) and not values[0][0].array().any()
+
+
+def test_small_values_are_read_once() -> None:
+    source = Source()
+    weights = Weights(source, "model.")
+    assert weights.array("conv.weight", SHAPE) is weights.array("conv.weight", SHAPE)
+    assert source.read == ["all"]
+
+
+def test_a_stored_array_reads_no_more_than_it_must() -> None:
+    source = Source()
+    stored = StoredArray(source, "model.conv.weight", SHAPE)
+    assert stored.rows(1, 2).shape == (1, 3, 5, 5)
+    assert stored.mapped() is source.filters
+    Weights(source, "model.").check_mapped()
+    assert source.read == [(1, 2), "mapped", "checked"]

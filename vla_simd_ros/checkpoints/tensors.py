@@ -60,7 +60,7 @@ class TensorFile(Mapping[str, Array]):
         self._mapping: mmap.mmap | None = None
 
     def __getitem__(self, name: str) -> Array:
-        shape = self._entries[name]["shape"]
+        shape = tuple(self._entries[name]["shape"])
         return self._read(name, 0, math.prod(shape)).reshape(shape)
 
     def __iter__(self) -> Iterator[str]:
@@ -146,7 +146,7 @@ class TensorFile(Mapping[str, Array]):
             )
         values: Array = np.empty(last - first, _STORED[stored])
         self._check_unchanged()
-        self._fill(memoryview(values).cast("B"), self._begin(name) + first * values.itemsize)
+        self._fill(values, self._begin(name) + first * values.itemsize)
         if stored not in _FLOATS:
             return values
         values = _as_float32(values, stored)
@@ -155,8 +155,9 @@ class TensorFile(Mapping[str, Array]):
             self._refuse(name, first + int(np.argmin(finite)))
         return values
 
-    def _fill(self, target: memoryview, offset: int) -> None:
-        while target:
+    def _fill(self, values: Array, offset: int) -> None:
+        target = values.view(np.uint8).data
+        while target.nbytes:
             count = os.preadv(self._descriptor, [target], offset)
             if count == 0:
                 raise CheckpointError(f"{self.path}: ends at byte {offset}, was longer when it was opened")
@@ -166,7 +167,7 @@ class TensorFile(Mapping[str, Array]):
         """Tell which values of a float tensor are not finite; ``first`` is the first of them."""
         entry = self._entries[name]
         values: Array = np.empty(math.prod(entry["shape"]), _STORED[entry["dtype"]])
-        self._fill(memoryview(values).cast("B"), self._begin(name))
+        self._fill(values, self._begin(name))
         bad = int(np.count_nonzero(~np.isfinite(_as_float32(values, entry["dtype"]))))
         at = [int(i) for i in np.unravel_index(first, entry["shape"])]
         raise CheckpointError(

@@ -17,7 +17,7 @@ from vla_simd_ros.graph.ir import Array, LazyArray
 T = TypeVar("T")
 
 BORROWED_BYTES = 16 << 20
-"""Plain arrays from this size on (embedding tables) are read where they are stored instead of being copied."""
+"""Plain arrays from this size on (embedding tables) are used where they are stored, and not copied."""
 
 
 class IdentityCache(Generic[T]):

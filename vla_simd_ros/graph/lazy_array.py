@@ -35,7 +35,7 @@ class LazyArray(ABC):
         """The values, C-contiguous, not to be written to; the same array again while somebody holds it."""
         held = None if self._last is None else self._last()
         if held is None:
-            held = np.ascontiguousarray(self._make()).reshape(self.shape)
+            held = np.asarray(self._make(), order="C")
             self._last = weakref.ref(held)
         return held
 
@@ -44,7 +44,7 @@ class LazyArray(ABC):
         return self.array()[start:stop]
 
     def mapped(self) -> Array:
-        """The values where they are stored, if they can be used there: for a table of which few rows are read."""
+        """The values where they are stored, if that can be: for a table of which few rows are read."""
         return self.array()
 
     def exact(self, known: Exact) -> Array:

@@ -37,6 +37,9 @@ class ActPolicy:
         """Cameras, widths and chunk size."""
         return self._config.spec("act")
 
+    def check_stored(self) -> None:
+        """Nothing of ACT is used where it is stored."""
+
     def build(self, tokens: int | None = None) -> Graph:
         """The graph; ACT takes no instruction, so ``tokens`` must be None."""
         if tokens is not None:
@@ -56,7 +59,10 @@ class ActNetwork:
         self._weights = Weights(checkpoint.weights, "model.")
         self._transformer = Transformer(config.transformer, self._weights)
         self.backbone = ResNet(
-            config.backbone, Weights(checkpoint.weights, "model.backbone."), stage_name, dilated=config.dilated
+            config.backbone,
+            Weights(checkpoint.weights, "model.backbone."),
+            stage_name,
+            dilated=config.dilated,
         )
 
     @property
@@ -85,8 +91,7 @@ class ActNetwork:
         """
         with b.block("tokens"):
             tokens = b.concat([part.tokens for part in parts], axis=0, name="all")
-            table = b.concat([part.positions for part in parts], axis=0, name="positions.all")
-            positions = b.slice(table, axis=0, start=0, stop=tokens.shape[0], name="positions")
+            positions = _first_rows(b, [part.positions for part in parts], tokens.shape[0], "positions")
             memory = Sequence(tokens, positions)
         memory = Sequence(self._transformer.encode(b, memory, self._config.encoder_layers), memory.positions)
         decoded = self._transformer.decode(b, self._queries(b), memory, self._config.decoder_layers)
@@ -149,3 +154,11 @@ class ActNetwork:
     def _linear(self, b: Builder, x: Tensor, module: str, outputs: int, name: str) -> Tensor:
         weight = self._weights.constant(b, f"{module}.weight", outputs, x.shape[1])
         return b.linear(x, weight, self._weights.constant(b, f"{module}.bias", outputs), name=name)
+
+
+def _first_rows(b: Builder, parts: Items[Tensor], rows: int, name: str) -> Tensor:
+    """The first rows of the parts put together."""
+    if sum(part.shape[0] for part in parts) == rows:
+        return b.concat(parts, axis=0, name=name)
+    whole = b.concat(parts, axis=0, name=f"{name}.whole")
+    return b.slice(whole, axis=0, start=0, stop=rows, name=name)

@@ -46,12 +46,16 @@ class PolicyDefinition(Protocol):
     @property
     def spec(self) -> PolicySpec: ...
 
+    def check_stored(self) -> None:
+        """Raise CheckpointError where weights that are used where they are stored have changed there."""
+        ...
+
     def build(self, tokens: int | None = None) -> Graph:
         """The policy's graph, for an instruction of ``tokens`` tokens where it uses one.
 
         Runtime inputs: ``image.<camera>`` uint8 [H, W, 3], ``state`` float32 [1, S], ``env_state``
         float32 [1, E] (all QUERY), ``token_ids`` int32 [tokens] (EPISODE), as far as the policy has
         them. Output: ``action`` float32 [chunk_size, action_dim] in robot units. Graphs built from one
-        definition share the arrays of their constants.
+        definition share their constants.
         """
         ...

@@ -47,6 +47,10 @@ class ImpactPolicy:
         """Cameras, widths, chunk size and the longest instruction."""
         return self._config.spec("impact", self._max_tokens)
 
+    def check_stored(self) -> None:
+        """The text encoder's word embeddings may be used where they are stored."""
+        self._text_weights.check_mapped()
+
     def build(self, tokens: int | None = None) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""
         if tokens is None or not 1 <= tokens <= self._max_tokens:

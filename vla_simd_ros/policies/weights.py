@@ -33,6 +33,10 @@ class TensorSource(Protocol):
         """Float tensor ``name`` as float32, in the mapped file where it is stored as such."""
         ...
 
+    def check_mapped(self) -> None:
+        """Check that the mapped file has not changed."""
+        ...
+
 
 class StoredArray(LazyArray):
     """A stored tensor, read when it is asked for."""
@@ -86,6 +90,10 @@ class Weights:
             return MadeArray(shape, np.float32, lambda: stored.array().transpose(0, 2, 3, 1))
 
         return b.constant(self._prefix + name, _once(self._lazy, (name, "nhwc"), channels_last))
+
+    def check_mapped(self) -> None:
+        """Raise CheckpointError where the values of a mapped tensor have changed."""
+        self._source.check_mapped()
 
     def made(self, key: Hashable, make: Callable[[], Array]) -> Array:
         """A small array that is made once under ``key`` and then the same."""

@@ -60,7 +60,7 @@ def test_stored_types_round_to_nearest(tmp_path: Path, dtype: str, error: float)
     halves = (tmp_path / dtype / "model.safetensors").stat().st_size
     assert halves < 0.6 * (tmp_path / "exact" / "model.safetensors").stat().st_size
     for name in exact.tensors:
-        a, b = exact.tensor(name), rounded.tensor(name)
+        a, b = exact.weights.tensor(name), rounded.weights.tensor(name)
         assert (np.abs(a - b) <= error * np.abs(a) + 1e-7).all(), name
 
 

@@ -40,8 +40,8 @@ def test_it_goes_into_weights_and_bias_rounded_once() -> None:
     _, new_weight, new_bias, *_ = graph.ops[0].inputs
     assert new_weight is not None and new_bias is not None
     expected = (WEIGHT * scale[:, None, None, None]).astype(np.float32)
-    np.testing.assert_array_equal(graph.constants[new_weight], expected)
-    np.testing.assert_array_equal(graph.constants[new_bias], (bias - mean * scale).astype(np.float32))
+    np.testing.assert_array_equal(graph.constants[new_weight].array(), expected)
+    np.testing.assert_array_equal(graph.constants[new_bias].array(), (bias - mean * scale).astype(np.float32))
 
 
 def test_a_shared_layer_is_folded_once() -> None:
@@ -54,7 +54,7 @@ def test_a_shared_layer_is_folded_once() -> None:
     assert left.inputs[1] is right.inputs[1] and left.inputs[2] is right.inputs[2]
 
 
-def test_folding_again_gives_the_same_arrays() -> None:
+def test_folding_again_gives_the_same_constants() -> None:
     cache = FoldCache()
     first, second = (fold_batch_norm(convolved(), cache) for _ in range(2))
     for index in (1, 2):

@@ -55,7 +55,7 @@ def test_a_missing_bias_counts_as_zero() -> None:
     (merged,) = runtime_linears(graph)
     joined = graph.producers()[merged.inputs[2]]  # type: ignore[index]
     zero = joined.inputs[0]
-    assert zero is not None and not graph.constants[zero].any()
+    assert zero is not None and not graph.constants[zero].array().any()
 
 
 def test_positions_become_a_residual_of_those_that_have_them() -> None:

@@ -17,6 +17,7 @@ from vla_simd_ros.graph.passes.distribute_linear import distribute_linear
 from vla_simd_ros.graph.passes.fold_batch_norm import fold_batch_norm
 from vla_simd_ros.graph.passes.fold_constants import fold_constants
 from vla_simd_ros.graph.passes.fuse_epilogues import fuse_epilogues
+from vla_simd_ros.graph.passes.hoist_row_slices import hoist_row_slices
 from vla_simd_ros.graph.passes.merge_linears import merge_linears
 from vla_simd_ros.graph.passes.split_constant_rows import split_constant_rows
 
@@ -31,6 +32,7 @@ PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
     "fold_batch_norm": (lambda g: fold_batch_norm(g, FoldCache()), ROUNDED),
     "fuse_epilogues": (fuse_epilogues, EXACT),
     "merge_linears": (merge_linears, EXACT),
+    "hoist_row_slices": (hoist_row_slices, ROUNDED),
     "fold_constants": (lambda g: fold_constants(g, FoldCache()), ROUNDED),
     "optimize": (lambda g: optimize(g, FoldCache()), ROUNDED),
     "optimize and fold": (lambda g: fold_constants(optimize(g, FoldCache()), FoldCache()), ROUNDED),

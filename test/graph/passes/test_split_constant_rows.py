@@ -4,6 +4,7 @@ import numpy as np
 
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import DType, Graph, Lifetime, Op, Tensor
+from vla_simd_ros.graph.lazy_array import given
 from vla_simd_ros.graph.passes.split_constant_rows import split_constant_rows
 
 
@@ -28,7 +29,7 @@ def test_a_layer_with_a_residual_stays_whole() -> None:
     graph = projection_of(b, parts)
     y = graph.ops[-1]
     residual = Tensor("residual", (4, 2), DType.F32, Lifetime.PROCESS, "")
-    graph.constants[residual] = np.ones((4, 2), np.float32)
+    graph.constants[residual] = given(np.ones((4, 2), np.float32))
     graph.ops[-1] = Op("linear", (*y.inputs[:3], residual, None, None), y.output, y.attrs)
     assert [op.kind for op in split_constant_rows(graph).ops] == ["concat", "linear"]
 

@@ -18,9 +18,21 @@ class Hollow:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
+    def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
         self.names.append(name)
+        return expected or ()
+
+    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
         return np.zeros(shape or (), np.float32)
+
+    def rows(self, name: str, start: int, stop: int) -> Array:
+        raise AssertionError(name)
+
+    def mapped(self, name: str) -> Array:
+        raise AssertionError(name)
+
+    def check_mapped(self) -> None:
+        raise AssertionError
 
 
 def build(kind: str, height: int, width: int, dilated: bool = False) -> tuple[Graph, Tensor, list[str]]:

@@ -1,7 +1,7 @@
 """Put frozen batch norms into the weights of the convolution or linear layer before them.
 
-The arithmetic is done in float64 and rounded once, when the weights are asked for. A batch norm that follows anything else becomes a
-multiplication and an addition, so that none is left.
+The arithmetic is done in float64 and rounded once, when the weights are asked for. A batch norm that follows
+anything else becomes a multiplication and an addition, so that none is left.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _fold(op: Op, operands: Sequence[LazyArray | None], cache: FoldCache) -> Laz
 
 def _rows(source: LazyArray, start: int, stop: int, cache: FoldCache) -> LazyArray:
     if isinstance(source, _Rows):
-        source, start, stop = source.source, source.start + start, source.start + stop
+        return _rows(source.source, source.start + start, source.start + stop, cache)
     if (start, stop) == (0, source.shape[0]):
         return source
     return cache.get(("rows", start, stop, source), lambda: _Rows(source, start, stop))

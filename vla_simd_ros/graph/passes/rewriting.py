@@ -15,9 +15,7 @@ def attrs_key(attrs: Mapping[str, Any]) -> AttrsKey:
     return tuple(sorted(attrs.items()))
 
 
-def with_ops(
-    graph: Graph, ops: Sequence[Op], constants: Mapping[Tensor, LazyArray] | None = None
-) -> Graph:
+def with_ops(graph: Graph, ops: Sequence[Op], constants: Mapping[Tensor, LazyArray] | None = None) -> Graph:
     """``graph`` with other operations, and with ``constants`` besides its own."""
     return Graph(
         inputs=dict(graph.inputs),

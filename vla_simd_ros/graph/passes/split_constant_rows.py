@@ -1,8 +1,8 @@
 """Project the parts of a constant sequence one by one.
 
 linear(concat(a, b)) becomes concat(linear(a), linear(b)) where everything is known at load. The results
-are the same; but a part that occurs again, the positions of another camera of the same size, is projected only
-once.
+are the same; but a part that occurs again, the positions of another camera of the same size, is projected
+only once.
 """
 
 from __future__ import annotations
