@@ -63,7 +63,13 @@ class View:
 
 class Engine:
     def __init__(
-        self, threads: int = 0, isa: str = "", affinity: Sequence[int] = (), spin_us: int = 200
+        self,
+        threads: int = 0,
+        isa: str = "",
+        affinity: Sequence[int] = (),
+        spin_us: int = 200,
+        schedule: str = "dynamic",
+        parallel_cutoff: int = 1024,
     ) -> None: ...
     @property
     def isa(self) -> str: ...

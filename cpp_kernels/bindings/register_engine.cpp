@@ -8,13 +8,21 @@ namespace {
 
 using FloatMatrix = py::array_t<float, py::array::c_style>;
 
+Schedule parse_schedule(const std::string& name) {
+  if (name == "static") return Schedule::kStatic;
+  if (name == "dynamic") return Schedule::kDynamic;
+  throw std::invalid_argument("schedule='" + name + "': expected static or dynamic");
+}
+
 std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const std::vector<int>& affinity,
-                                    int64_t spin_us) {
+                                    int64_t spin_us, const std::string& schedule, int64_t parallel_cutoff) {
   EngineOptions options;
   options.threads = threads;
   options.isa = isa;
   options.affinity = affinity;
   options.spin_us = spin_us;
+  options.schedule = parse_schedule(schedule);
+  options.parallel_cutoff = parallel_cutoff;
   return std::make_shared<Engine>(options);
 }
 
@@ -45,7 +53,8 @@ void register_engine(py::module_& module) {
 
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine", "Kernels, a team of threads and scratch memory.")
       .def(py::init(&make_engine), py::arg("threads") = 0, py::arg("isa") = "",
-           py::arg("affinity") = std::vector<int>{}, py::arg("spin_us") = PoolOptions().spin_us,
+           py::arg("affinity") = std::vector<int>{}, py::arg("spin_us") = EngineOptions().spin_us,
+           py::arg("schedule") = "dynamic", py::arg("parallel_cutoff") = EngineOptions().parallel_cutoff,
            py::call_guard<py::gil_scoped_release>(),
            "threads 0: one per usable core, or per CPU in affinity; isa empty: VLA_SIMD_ISA or the best available; "
            "spin_us: how long idle threads poll before they sleep.")

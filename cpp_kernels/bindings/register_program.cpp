@@ -35,7 +35,7 @@ Binary parse_binary(const std::string& op, const std::string& name) {
 class Builder {
  public:
   Builder(std::shared_ptr<Engine> engine, std::shared_ptr<Arena> arena)
-      : engine_(std::move(engine)), builder_(engine_->kernels(), engine_->threads(), std::move(arena)) {}
+      : engine_(std::move(engine)), builder_(engine_->kernels(), engine_->sharing(), std::move(arena)) {}
 
   void linear(const std::string& label, const Operand& x, const Weights& weights, const Operand& y,
               const OptionalView& bias, const OptionalView& residual, const std::string& activation,

@@ -75,7 +75,7 @@ PackedWeights::PackedWeights(const KernelTable& kernels, ThreadPool& pool, const
       buffer_(packed_bytes(kernels, n, k, winograd_side)) {
   auto* packed = reinterpret_cast<float*>(buffer_.data());
   const int64_t panels = ceil_div(n, kernels.tile_cols);
-  const int64_t chunks = chunk_count(panels, n * k / panels, pool.threads());
+  const int64_t chunks = chunk_count(panels, n * k / panels, {pool.threads(), pool.schedule()});
   pool.run(chunks, [&](int64_t chunk, int) noexcept {
     const Range part = slice_of(panels, chunks, chunk);
     if (winograd_side == 0) {

@@ -22,6 +22,7 @@ PoolOptions pool_options(const EngineOptions& options) {
   pool.threads = options.threads;
   pool.affinity = options.affinity;
   pool.spin_us = options.spin_us;
+  pool.schedule = options.schedule;
   if (options.threads == 0) {
     pool.threads = options.affinity.empty() ? default_threads() : static_cast<int>(options.affinity.size());
   }
@@ -35,7 +36,8 @@ int64_t elapsed_ns(std::chrono::steady_clock::time_point since) {
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
-    : kernels_(select_kernels(options.isa)), affinity_(options.affinity), pool_(pool_options(options)) {}
+    : kernels_(select_kernels(options.isa)), affinity_(options.affinity), pool_(pool_options(options)),
+      sharing_{pool_.threads(), pool_.schedule(), options.parallel_cutoff} {}
 
 void Engine::prepare(const Program& program) {
   const std::lock_guard<std::mutex> lock(mutex_);

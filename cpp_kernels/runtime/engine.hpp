@@ -20,6 +20,8 @@ struct EngineOptions {
   std::string isa;            // empty: VLA_SIMD_ISA, or the best available
   std::vector<int> affinity;  // CPUs to run on; empty: anywhere
   int64_t spin_us = PoolOptions().spin_us;
+  Schedule schedule = PoolOptions().schedule;
+  int64_t parallel_cutoff = 1024;  // an operation of fewer output elements is done by one thread
 };
 
 // A run that was stopped by Engine::cancel().
@@ -42,6 +44,8 @@ class Engine {
   const KernelTable& kernels() const { return kernels_; }
   int threads() const { return pool_.threads(); }
   const std::vector<int>& affinity() const { return affinity_; }
+  // How programs for this engine are cut.
+  const Sharing& sharing() const { return sharing_; }
 
   // Makes room for the scratch memory of `program`, so that running it allocates nothing.
   void prepare(const Program& program);
@@ -65,6 +69,7 @@ class Engine {
   const KernelTable& kernels_;
   std::vector<int> affinity_;
   ThreadPool pool_;
+  Sharing sharing_;
   std::mutex mutex_;
   WorkspaceNeed capacity_;
   AlignedBuffer workspace_;

@@ -3,79 +3,83 @@
 namespace vla {
 namespace {
 
-constexpr int64_t kChunksPerThread = 4;
-// About ten microseconds of matrix product on one core: a hundred times the cost of taking a chunk.
+// Where shares may be taken over by others: enough that what is left of a held-up thread's share can be.
+constexpr int64_t kPiecesPerThread = 4;
+// About four microseconds of matrix product on one core, a few times what handing out a job costs.
 constexpr int64_t kMinChunkCost = int64_t{1} << 20;
 
-// Every chunk of rows reads all of the weights, so it should have enough rows to be worth that.
+// Every chunk of rows reads all of the weights, so it should have enough rows to be worth that; and the first panel
+// that a chunk reads is one that nobody has fetched ahead.
 constexpr int64_t kMinTilesPerChunk = 12;
+constexpr int64_t kMinPanelsPerChunk = 4;
 
 constexpr int64_t kTransformCost = 4;
 
-int64_t row_chunks(int64_t chunks, int64_t tiles, int threads) {
-  return std::min({chunks, tiles, std::max<int64_t>(threads, tiles / kMinTilesPerChunk)});
+// Chunks for `units` of work that cost `cost` together: as many for each thread, of at least `least` units if possible.
+int64_t even_chunks(int64_t units, int64_t least, int64_t cost, const Sharing& sharing) {
+  const int64_t affordable = cost / kMinChunkCost;
+  if (sharing.threads <= 1 || units <= 1 || affordable <= 1) return 1;
+  if (std::min(affordable, units) < sharing.threads) return std::min(affordable, units);
+  if (sharing.schedule == Schedule::kStatic) return sharing.threads;
+  const int64_t pieces = std::min(affordable, units / least) / sharing.threads;
+  return sharing.threads * std::clamp(pieces, int64_t{1}, kPiecesPerThread);
 }
 
 Grid grid_of(const KernelTable& kernels, int64_t m, int64_t n) {
   Grid grid;
   grid.rows = m;
   grid.panels = ceil_div(n, kernels.tile_cols);
-  grid.tile_rows = kernels.tile_rows;
   return grid;
 }
 
 }  // namespace
 
-int64_t chunk_count(int64_t units, int64_t unit_cost, int threads) {
-  if (threads <= 1 || units <= 1) return 1;
-  const int64_t affordable = units * unit_cost / kMinChunkCost;
-  return std::clamp(affordable, int64_t{1}, std::min(units, threads * kChunksPerThread));
+int64_t chunk_count(int64_t units, int64_t unit_cost, const Sharing& sharing) {
+  return even_chunks(units, 1, units * unit_cost, sharing);
 }
 
-Grid cut_linear(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, int threads) {
+Grid cut_linear(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, const Sharing& sharing) {
   Grid grid = grid_of(kernels, m, n);
-  const int64_t tiles = ceil_div(m, grid.tile_rows);
-  const int64_t tile_cost = 2 * grid.tile_rows * kernels.tile_cols * k;
-  const int64_t chunks = chunk_count(tiles * grid.panels, tile_cost, threads);
+  const int64_t tiles = ceil_div(m, kernels.tile_rows);
+  const int64_t cost = 2 * tiles * kernels.tile_rows * grid.panels * kernels.tile_cols * k;
   // Each thread reads its part of one operand and the whole of the other: share out the larger one, as long as
   // it has enough pieces.
+  const int64_t enough = int64_t{2} * sharing.threads;
   const bool weights_larger = n > m;
-  const int64_t enough = std::min<int64_t>(chunks, threads) * 2;
   const bool by_panels = weights_larger ? grid.panels >= enough || tiles < grid.panels : tiles < enough;
   if (by_panels) {
-    grid.panel_chunks = std::min(chunks, grid.panels);
+    grid.panel_chunks = even_chunks(grid.panels, kMinPanelsPerChunk, cost, sharing);
   } else {
-    grid.row_chunks = row_chunks(chunks, tiles, threads);
+    grid.row_chunks = even_chunks(tiles, kMinTilesPerChunk, cost, sharing);
   }
   return grid;
 }
 
-Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, int threads) {
+Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, const Sharing& sharing) {
   Grid grid = grid_of(kernels, m, n);
-  const int64_t tiles = ceil_div(m, grid.tile_rows);
-  const int64_t tile_cost = 2 * grid.tile_rows * kernels.tile_cols * k;
-  const int64_t chunks = chunk_count(tiles * grid.panels, tile_cost, threads);
-  if (tiles >= 2 * threads) {
-    grid.row_chunks = row_chunks(chunks, tiles, threads);
+  const int64_t tiles = ceil_div(m, kernels.tile_rows);
+  const int64_t cost = 2 * tiles * kernels.tile_rows * grid.panels * kernels.tile_cols * k;
+  if (tiles >= 2 * sharing.threads) {
+    grid.row_chunks = even_chunks(tiles, kMinTilesPerChunk, cost, sharing);
   } else {
-    grid.panel_chunks = std::min(chunks, grid.panels);
+    grid.panel_chunks = even_chunks(grid.panels, kMinPanelsPerChunk, cost, sharing);
   }
   return grid;
 }
 
-Grid cut_winograd(const KernelTable& kernels, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side, int threads) {
+Grid cut_winograd(const KernelTable& kernels, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side,
+                  const Sharing& sharing) {
   Grid grid = grid_of(kernels, tiles, out_c);
   const int64_t products = (side + 2) * (side + 2);
-  const int64_t tile_cost = 2 * grid.tile_rows * kernels.tile_cols * in_c * products;
-  const int64_t units = ceil_div(tiles, grid.tile_rows);
-  const int64_t chunks = chunk_count(units * grid.panels, tile_cost, threads);
+  const int64_t units = ceil_div(tiles, kernels.tile_rows);
+  const int64_t cost = 2 * units * kernels.tile_rows * grid.panels * kernels.tile_cols * in_c * products;
   // A thread with a part of the tiles reads all filters, and one with a part of the filters transforms the whole
   // image, which costs about four times as much per value.
-  const bool filters_larger = out_c > kTransformCost * tiles || units < threads;
-  if (grid.panels < threads || !filters_larger) {
-    grid.row_chunks = row_chunks(chunks, units, threads);
+  const bool filters_larger = out_c > kTransformCost * tiles || units < sharing.threads;
+  if (grid.panels < sharing.threads || !filters_larger) {
+    grid.row_chunks = even_chunks(units, kMinTilesPerChunk, cost, sharing);
   } else {
-    grid.panel_chunks = std::min<int64_t>({chunks, grid.panels, threads});
+    grid.panel_chunks = even_chunks(grid.panels, grid.panels, cost, sharing);
   }
   return grid;
 }

@@ -1,7 +1,7 @@
 // How the output of one operation is cut into chunks for the threads of a team.
 //
-// A chunk is always made of whole register tiles, and each output element is computed by the same sequence
-// of operations whichever chunk it falls into, so results do not depend on the number of threads.
+// Each output element is computed by the same sequence of operations whichever chunk it falls into, so results depend
+// neither on the number of threads nor on the schedule.
 #pragma once
 
 #include <algorithm>
@@ -18,35 +18,41 @@ constexpr Range slice_of(int64_t units, int64_t chunks, int64_t chunk) {
   return Range{units * chunk / chunks, units * (chunk + 1) / chunks};
 }
 
-// Chunks for `units` equal pieces of work, each of `unit_cost` floating-point operations: several per thread, so
-// that a thread which was held up does not hold up the others, but none so small that handing it out costs
-// more than it saves.
-int64_t chunk_count(int64_t units, int64_t unit_cost, int threads);
+enum class Schedule : int32_t { kStatic = 0, kDynamic = 1 };
+
+// Who an operation is cut for. Every thread gets the same number of chunks: one with the static schedule, several with
+// the dynamic one, so that a thread which is held up does not hold up the others, but none so small that handing it
+// out costs more than it saves.
+struct Sharing {
+  int threads = 1;
+  Schedule schedule = Schedule::kDynamic;
+  int64_t parallel_cutoff = 0;  // an operation of fewer output elements is done by one thread
+};
+
+// Chunks for `units` equal pieces of work, each of `unit_cost` floating-point operations.
+int64_t chunk_count(int64_t units, int64_t unit_cost, const Sharing& sharing);
 
 // A matrix cut into row_chunks x panel_chunks pieces.
 struct Grid {
   int64_t rows = 0;
   int64_t panels = 0;
-  int64_t tile_rows = 1;
   int64_t row_chunks = 1;
   int64_t panel_chunks = 1;
 
   int64_t chunks() const { return row_chunks * panel_chunks; }
-  Range row_range(int64_t chunk) const {
-    const Range tiles = slice_of(ceil_div(rows, tile_rows), row_chunks, chunk % row_chunks);
-    return Range{tiles.begin * tile_rows, std::min(tiles.end * tile_rows, rows)};
-  }
+  Range row_range(int64_t chunk) const { return slice_of(rows, row_chunks, chunk % row_chunks); }
   Range panel_range(int64_t chunk) const { return slice_of(panels, panel_chunks, chunk / row_chunks); }
 };
 
 // For y[m][n] = x[m][k] * w[n][k]^T.
-Grid cut_linear(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, int threads);
+Grid cut_linear(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, const Sharing& sharing);
 
 // For a convolution with m output pixels: cut by rows where there are enough of them, because a cut by panels has
 // every thread gather the patches anew.
-Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, int threads);
+Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, const Sharing& sharing);
 
 // For a 3x3 convolution by Winograd's method, with rows of the grid for the tiles of side x side output pixels.
-Grid cut_winograd(const KernelTable& kernels, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side, int threads);
+Grid cut_winograd(const KernelTable& kernels, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side,
+                  const Sharing& sharing);
 
 }  // namespace vla

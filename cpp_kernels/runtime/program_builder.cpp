@@ -42,10 +42,21 @@ void check_window(const OperandCheck& check, const ImageSize& in, const Window& 
                 "output image is " + size_text(out) + ", expected " + size_text(expected));
 }
 
+// Into how many chunks the queries of each head are cut for at least `chunks` altogether: if possible so that each
+// thread gets as many.
+int64_t query_chunks(int64_t chunks, int64_t heads, int64_t tiles, int64_t threads) {
+  const int64_t least = std::clamp(ceil_div(chunks, heads), int64_t{1}, tiles);
+  if (chunks < threads) return least;
+  for (int64_t count = least; count <= std::min(2 * least, tiles); ++count) {
+    if (heads * count % threads == 0) return count;
+  }
+  return least;
+}
+
 }  // namespace
 
-ProgramBuilder::ProgramBuilder(const KernelTable& kernels, int threads, std::shared_ptr<Arena> arena)
-    : kernels_(kernels), threads_(threads) {
+ProgramBuilder::ProgramBuilder(const KernelTable& kernels, const Sharing& sharing, std::shared_ptr<Arena> arena)
+    : kernels_(kernels), sharing_(sharing) {
   if (!arena) throw ProgramError("program: no arena");
   program_.arena = std::move(arena);
 }
@@ -54,6 +65,10 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
   Program empty;
   empty.arena = program_.arena;
   return std::make_shared<const Program>(std::exchange(program_, std::move(empty)));
+}
+
+Sharing ProgramBuilder::sharing_for(int64_t elements) const {
+  return elements < sharing_.parallel_cutoff ? Sharing() : sharing_;
 }
 
 void ProgramBuilder::keep(const Operand& operand) {
@@ -114,7 +129,7 @@ void ProgramBuilder::linear(const std::string& label, const Operand& x, std::sha
   check.require_apart("x", x, y);
   args.epilogue = checked_epilogue(check, epilogue, y, args.m, args.n);
   args.packed = weights->data();
-  record.grid = cut_linear(kernels_, args.m, args.n, args.k, threads_);
+  record.grid = cut_linear(kernels_, args.m, args.n, args.k, sharing(y));
   keep(x);
   keep(epilogue);
   program_.weights.push_back(std::move(weights));
@@ -158,16 +173,17 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
 
 void ProgramBuilder::add_conv2d(const std::string& label, const Conv2dArgs& args, const PackedWeights& weights) {
   const int64_t side = weights.winograd_side();
+  const Sharing sharing = sharing_for(args.out_h * args.out_w * args.out_c);
   int64_t& scratch = program_.workspace.per_thread;
   if (side == 0) {
     scratch = std::max(scratch, kernels_.conv2d_scratch(args));
-    const Grid grid = cut_conv2d(kernels_, args.out_h * args.out_w, args.out_c, weights.k(), threads_);
+    const Grid grid = cut_conv2d(kernels_, args.out_h * args.out_w, args.out_c, weights.k(), sharing);
     add(label, Conv2dRecord{args, grid});
     return;
   }
   scratch = std::max(scratch, kernels_.winograd_scratch(side, args));
   const int64_t tiles = ceil_div(args.out_h, side) * ceil_div(args.out_w, side);
-  add(label, WinogradRecord{args, side, cut_winograd(kernels_, tiles, args.out_c, args.in_c, side, threads_)});
+  add(label, WinogradRecord{args, side, cut_winograd(kernels_, tiles, args.out_c, args.in_c, side, sharing)});
 }
 
 void ProgramBuilder::max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,
@@ -192,7 +208,7 @@ void ProgramBuilder::max_pool2d(const std::string& label, const Operand& x, Imag
   args.stride = window.stride;
   args.padding = window.padding;
   check.require_apart("x", x, y);
-  record.chunks = chunk_count(out.height, out.width * y.cols * window.kernel.height * kCopyCost, threads_);
+  record.chunks = chunk_count(out.height, out.width * y.cols * window.kernel.height * kCopyCost, sharing(y));
   keep(x);
   add(label, record);
 }
@@ -232,10 +248,10 @@ void ProgramBuilder::attention(const std::string& label, const Operand& q, const
   }
   record.tile_rows = kernels_.tile_rows;
   record.head_stride = kernels_.attention_packed_size(args);
-  record.pack_chunks = chunk_count(args.kv_heads, 2 * args.keys * args.head_dim * kCopyCost, threads_);
+  record.pack_chunks = chunk_count(args.kv_heads, 2 * args.keys * args.head_dim * kCopyCost, sharing(y));
   const int64_t tiles = ceil_div(args.queries, record.tile_rows);
-  const int64_t chunks = chunk_count(args.heads * tiles, 4 * record.tile_rows * args.keys * args.head_dim, threads_);
-  record.query_chunks = std::clamp(ceil_div(chunks, args.heads), int64_t{1}, tiles);
+  const int64_t chunks = chunk_count(args.heads * tiles, 4 * record.tile_rows * args.keys * args.head_dim, sharing(y));
+  record.query_chunks = query_chunks(chunks, args.heads, tiles, sharing(y).threads);
   WorkspaceNeed& need = program_.workspace;
   need.shared = std::max(need.shared, args.kv_heads * record.head_stride);
   need.per_thread = std::max(need.per_thread, kernels_.attention_scratch(args));
@@ -254,7 +270,7 @@ void ProgramBuilder::layer_norm(const std::string& label, const Operand& x, cons
   check.require_apart("bias", bias, y);
   record.norm = Norm::kLayer;
   record.rows = y.rows;
-  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, threads_);
+  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, sharing(y));
   for (const Operand* operand : {&x, &weight, &bias}) keep(*operand);
   add(label, record);
 }
@@ -269,7 +285,7 @@ void ProgramBuilder::rms_norm(const std::string& label, const Operand& x, const 
   check.require_apart("weight", weight, y);
   record.norm = Norm::kRms;
   record.rows = y.rows;
-  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, threads_);
+  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, sharing(y));
   for (const Operand* operand : {&x, &weight}) keep(*operand);
   add(label, record);
 }
@@ -290,7 +306,7 @@ void ProgramBuilder::binary(const std::string& label, Binary op, const Operand& 
   check.require_apart_or_same("a", a, y);
   check.require_apart_or_same("b", b, y);
   record.rows = y.rows;
-  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, threads_);
+  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, sharing(y));
   keep(a);
   keep(b);
   add(label, record);
@@ -320,7 +336,7 @@ void ProgramBuilder::pointwise(const std::string& label, const Operand& x, Activ
     keep(*beta);
   }
   record.rows = y.rows;
-  record.chunks = chunk_count(y.rows, y.cols * pointwise_cost(activation), threads_);
+  record.chunks = chunk_count(y.rows, y.cols * pointwise_cost(activation), sharing(y));
   keep(x);
   add(label, record);
 }
@@ -346,7 +362,7 @@ void ProgramBuilder::lookup_u8(const std::string& label, const Operand& x, const
   check.require_dense("output", y);
   check.require_apart("x", x, y);
   check.require_apart("table", table, y);
-  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, threads_);
+  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, sharing(y));
   keep(x);
   keep(table);
   add(label, record);

@@ -42,7 +42,7 @@ struct Heads {
 // keep the arena and all constants alive.
 class ProgramBuilder {
  public:
-  ProgramBuilder(const KernelTable& kernels, int threads, std::shared_ptr<Arena> arena);
+  ProgramBuilder(const KernelTable& kernels, const Sharing& sharing, std::shared_ptr<Arena> arena);
 
   // y = epilogue(x * weights^T)
   void linear(const std::string& label, const Operand& x, std::shared_ptr<const PackedWeights> weights,
@@ -80,12 +80,14 @@ class ProgramBuilder {
   void add_conv2d(const std::string& label, const Conv2dArgs& args, const PackedWeights& weights);
   void check_weights(const OperandCheck& check, const std::shared_ptr<const PackedWeights>& weights, int64_t n,
                      int64_t k) const;
+  Sharing sharing_for(int64_t elements) const;
+  Sharing sharing(const Operand& y) const { return sharing_for(y.rows * y.cols); }
   void keep(const Operand& operand);
   void keep(const EpilogueOperands& epilogue);
   void add(const std::string& label, Record record) { program_.ops.push_back(Op{label, std::move(record)}); }
 
   const KernelTable& kernels_;
-  int threads_;
+  Sharing sharing_;
   Program program_;
 };
 

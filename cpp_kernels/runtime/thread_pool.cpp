@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include <chrono>
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -11,7 +11,6 @@
 namespace vla {
 namespace {
 
-constexpr uint64_t kChunkMask = 0xffffffffu;
 constexpr int kMaxThreads = 1024;
 
 thread_local bool inside_team = false;
@@ -25,152 +24,63 @@ unsigned current_generation() {
   return fork_generation.load(std::memory_order_relaxed);
 }
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
-// Polls `ready` for up to `budget_ns`; whether it came true.
-template <typename Ready>
-bool spin(int64_t budget_ns, Ready ready) {
-  constexpr int kPollsPerClockRead = 32;
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::nanoseconds(budget_ns);
-  do {
-    for (int i = 0; i < kPollsPerClockRead; ++i) {
-      if (ready()) return true;
-      pause();
-    }
-  } while (Clock::now() < end);
-  return false;
-}
-
 int checked_threads(const PoolOptions& options) {
   if (options.threads < 1 || options.threads > kMaxThreads) {
     throw std::invalid_argument("threads: got " + std::to_string(options.threads) + ", expected 1 to " +
                                 std::to_string(kMaxThreads));
   }
-  if (options.spin_us < 0) {
-    throw std::invalid_argument("spin_us: got " + std::to_string(options.spin_us) + ", expected 0 or more");
-  }
   return options.threads;
+}
+
+// Tried on a thread of its own, where a failure can be reported, before the workers do the same.
+void try_affinity(const std::vector<int>& cpus) {
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      set_affinity(cpus);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace
 
 ThreadPool::ThreadPool(const PoolOptions& options)
-    : threads_(checked_threads(options)),
-      spin_ns_(options.spin_us * 1000),
-      fork_generation_(current_generation()),
-      dormitory_(std::make_unique<Dormitory>()) {
-  if (!options.affinity.empty()) {
-    // Tried here, where a failure can be reported, before the workers do the same.
-    std::exception_ptr failure;
-    std::thread([&] {
-      try {
-        set_affinity(options.affinity);
-      } catch (...) {
-        failure = std::current_exception();
-      }
-    }).join();
-    if (failure) std::rethrow_exception(failure);
-  }
-  dormitory_->workers.reserve(static_cast<std::size_t>(threads_ - 1));
-  for (int thread = 1; thread < threads_; ++thread) {
-    dormitory_->workers.emplace_back([this, thread, options] { work(thread, options); });
+    : fork_generation_(current_generation()), crew_(checked_threads(options), options.schedule, options.spin_us),
+      workers_(std::make_unique<std::vector<std::thread>>()) {
+  if (!options.affinity.empty()) try_affinity(options.affinity);
+  workers_->reserve(static_cast<std::size_t>(threads() - 1));
+  for (int thread = 1; thread < threads(); ++thread) {
+    workers_->emplace_back([this, thread, affinity = options.affinity] {
+      inside_team = true;
+      if (!affinity.empty()) set_affinity(affinity);
+      crew_.serve(thread);
+    });
   }
 }
 
 ThreadPool::~ThreadPool() {
   if (fork_generation_ != current_generation()) {
-    static_cast<void>(dormitory_.release());  // stays with the parent
+    crew_.abandon();
+    static_cast<void>(workers_.release());
     return;
   }
-  {
-    const std::lock_guard<std::mutex> lock(dormitory_->mutex);
-    stop_.store(true);
-  }
-  dormitory_->job_posted.notify_all();
-  for (std::thread& worker : dormitory_->workers) worker.join();
+  crew_.dismiss();
+  for (std::thread& worker : *workers_) worker.join();
 }
 
-void ThreadPool::run_job(int64_t chunks, Call call, void* context) {
+void ThreadPool::run_job(int64_t chunks, Crew::Call call, void* context) {
   if (chunks <= 0) return;
-  const bool alone = threads_ == 1 || chunks == 1 || fork_generation_ != current_generation();
+  const bool alone = threads() == 1 || chunks == 1 || fork_generation_ != current_generation();
   if (alone || inside_team) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) call(context, chunk, 0);
     return;
   }
-  if (chunks > static_cast<int64_t>(kChunkMask)) throw std::invalid_argument("thread pool: too many chunks");
   inside_team = true;
-  publish(chunks, call, context);
-  while (take_chunk(0)) {
-  }
-  wait_for_end(chunks);
+  crew_.lead(chunks, call, context);
   inside_team = false;
-}
-
-void ThreadPool::publish(int64_t chunks, Call call, void* context) {
-  job_ = Job{call, context, chunks};
-  done_.store(0, std::memory_order_relaxed);
-  const uint64_t number = (ticket_.load(std::memory_order_relaxed) & ~kChunkMask) + kChunkMask + 1;
-  ticket_.store(number | static_cast<uint64_t>(chunks));
-  // Either this sees a worker that is about to sleep, or that worker, which counts itself first and looks at the
-  // ticket afterwards, sees the job: both accesses are sequentially consistent.
-  if (sleepers_.load() > 0) {
-    { const std::lock_guard<std::mutex> lock(dormitory_->mutex); }
-    dormitory_->job_posted.notify_all();
-  }
-}
-
-bool ThreadPool::take_chunk(int thread) {
-  uint64_t ticket = ticket_.load(std::memory_order_acquire);
-  do {
-    if ((ticket & kChunkMask) == 0) return false;
-  } while (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel,
-                                          std::memory_order_acquire));
-  const Job job = job_;
-  job.call(job.context, job.chunks - static_cast<int64_t>(ticket & kChunkMask), thread);
-  // After this the job may be gone: only members of the pool may be touched. The same pairing as in
-  // publish() keeps the caller from sleeping through the last chunk.
-  if (done_.fetch_add(1) + 1 == job.chunks && caller_sleeps_.load()) {
-    { const std::lock_guard<std::mutex> lock(dormitory_->mutex); }
-    dormitory_->job_ended.notify_one();
-  }
-  return true;
-}
-
-void ThreadPool::wait_for_end(int64_t chunks) {
-  const auto ended = [this, chunks] { return done_.load() == chunks; };
-  if (ended() || spin(spin_ns_, ended)) return;
-  std::unique_lock<std::mutex> lock(dormitory_->mutex);
-  caller_sleeps_.store(true);
-  dormitory_->job_ended.wait(lock, ended);
-  caller_sleeps_.store(false);
-}
-
-// Whether there may be work; false when the pool shuts down.
-bool ThreadPool::wait_for_job() {
-  const auto posted = [this] { return (ticket_.load() & kChunkMask) != 0 || stop_.load(); };
-  if (!spin(spin_ns_, posted)) {
-    std::unique_lock<std::mutex> lock(dormitory_->mutex);
-    sleepers_.fetch_add(1);
-    dormitory_->job_posted.wait(lock, posted);
-    sleepers_.fetch_sub(1);
-  }
-  return !stop_.load();
-}
-
-void ThreadPool::work(int thread, const PoolOptions& options) {
-  inside_team = true;
-  if (!options.affinity.empty()) set_affinity(options.affinity);
-  while (wait_for_job()) {
-    while (take_chunk(thread)) {
-    }
-  }
 }
 
 }  // namespace vla

@@ -15,7 +15,7 @@ class Fixture {
  public:
   Fixture() : pool(PoolOptions{1, {}, 0}), arena(std::make_shared<Arena>(kArenaBytes)) {}
 
-  ProgramBuilder builder() { return ProgramBuilder(kernels, 2, arena); }
+  ProgramBuilder builder() { return ProgramBuilder(kernels, {2}, arena); }
   std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k) {
     const std::vector<float> values(static_cast<std::size_t>(n * k), 0.5f);
     return std::make_shared<const PackedWeights>(kernels, pool, values.data(), n, k);
@@ -252,7 +252,7 @@ TEST(other_operations_must_fit) {
 TEST(an_arena_is_needed) {
   bool refused = false;
   try {
-    ProgramBuilder builder(select_kernels("portable"), 1, nullptr);
+    ProgramBuilder builder(select_kernels("portable"), {1}, nullptr);
   } catch (const ProgramError&) {
     refused = true;
   }

@@ -12,10 +12,11 @@ using namespace vla;
 
 namespace {
 
-PoolOptions options(int threads, int64_t spin_us) {
+PoolOptions options(int threads, int64_t spin_us, Schedule schedule = Schedule::kDynamic) {
   PoolOptions options;
   options.threads = threads;
   options.spin_us = spin_us;
+  options.schedule = schedule;
   return options;
 }
 
@@ -33,9 +34,10 @@ void check_job(ThreadPool& pool, int64_t chunks) {
   CHECK(known_threads.load());
 }
 
-void stress(int threads, int64_t spin_us, int jobs) {
-  const check::Context context(std::to_string(threads) + " threads, spin " + std::to_string(spin_us) + " us");
-  ThreadPool pool(options(threads, spin_us));
+void stress(int threads, int64_t spin_us, Schedule schedule, int jobs) {
+  const check::Context context(std::to_string(threads) + " threads, spin " + std::to_string(spin_us) + " us, " +
+                               (schedule == Schedule::kStatic ? "static" : "dynamic"));
+  ThreadPool pool(options(threads, spin_us, schedule));
   CHECK(pool.threads() == threads);
   std::mt19937 random(7);
   for (int job = 0; job < jobs; ++job) {
@@ -59,7 +61,9 @@ bool throws_invalid_argument(Action action) {
 
 TEST(every_chunk_is_done_once) {
   for (const int threads : {1, 2, 3, 8}) {
-    for (const int64_t spin_us : {0, 50, 1000}) stress(threads, spin_us, 1500);
+    for (const int64_t spin_us : {0, 50, 1000}) {
+      for (const Schedule schedule : {Schedule::kStatic, Schedule::kDynamic}) stress(threads, spin_us, schedule, 1000);
+    }
   }
 }
 
@@ -72,6 +76,29 @@ TEST(results_are_visible_to_the_caller) {
   bool right = true;
   for (int64_t i = 0; i < 1000; ++i) right = right && values[static_cast<std::size_t>(i)] == i * 300 * 301 / 2;
   CHECK(right);
+}
+
+TEST(static_shares_are_fixed) {
+  ThreadPool pool(options(3, 20, Schedule::kStatic));
+  for (int round = 0; round < 50; ++round) {
+    std::vector<int> who(10);
+    pool.run(10, [&](int64_t chunk, int thread) noexcept { who[static_cast<std::size_t>(chunk)] = thread; });
+    CHECK((who == std::vector<int>{0, 0, 0, 1, 1, 1, 2, 2, 2, 2}));
+  }
+}
+
+TEST(work_of_a_thread_that_is_held_up_is_taken_over) {
+  ThreadPool pool(options(2, 20));
+  std::atomic<int> elsewhere{0};
+  // The first chunk of one thread waits until all others are done, whoever had them at first.
+  pool.run(16, [&](int64_t chunk, int) noexcept {
+    if (chunk != 0) {
+      elsewhere.fetch_add(1);
+      return;
+    }
+    while (elsewhere.load() < 15) std::this_thread::yield();
+  });
+  CHECK(elsewhere.load() == 15);
 }
 
 TEST(idle_workers_are_woken) {

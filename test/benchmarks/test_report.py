@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from vla_simd_ros.benchmarks.co_runner import CoRun
 from vla_simd_ros.benchmarks.interleave import Plan
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.report import Context, to_json, to_markdown
@@ -33,7 +34,7 @@ def result() -> BenchResult:
         for name, blocks in TIMES.items()
     ]
     comparisons = {peer: compare(TIMES[peer], TIMES["ours"]) for peer in ("slow", "quick")}
-    return BenchResult("avx2", 2, runners, comparisons, soak=None, profile=None)
+    return BenchResult("avx2", 2, runners, comparisons, soak=None, co_run=None, profile=None)
 
 
 def test_json_holds_what_was_promised() -> None:
@@ -97,6 +98,15 @@ def test_markdown_of_a_soak() -> None:
     text = to_markdown(soaked, OPTIONS, CONTEXT)
     assert "90 s without pause:" in text
     assert "| last 15 s  |       5.0 |" in text
+
+
+def test_a_co_run_is_told_in_json_and_markdown() -> None:
+    run = CoRun(3, Summary(10, 11, 12, 4), Summary(15, 16, 17, 4), compare([[15.0]], [[10.0]]))
+    beside = dataclasses.replace(result(), co_run=run)
+    assert to_json(beside, OPTIONS, CONTEXT)["co_run"]["comparison"]["ratio"] == 1.5
+    text = to_markdown(beside, OPTIONS, CONTEXT)
+    assert "beside another process takes 1.500 times as long" in text
+    assert "| a busy process on CPU 3 |      15.0 |" in text
 
 
 def test_enough_queries_need_no_note_on_tails() -> None:

@@ -42,6 +42,12 @@ def test_peers_get_the_threads_that_the_engine_chose() -> None:
     assert [runner.details["threads"] for runner in result.runners] == ["1", "1", "1"]
 
 
+def test_alone_and_beside_a_busy_process() -> None:
+    result, _ = run(dataclasses.replace(OPTIONS, peers=(), co_runner=True))
+    assert result.co_run.alone.n == result.co_run.beside.n == OPTIONS.plan.queries
+    assert result.co_run.comparison.blocks == OPTIONS.plan.blocks
+
+
 def test_without_peers_there_is_no_ratio() -> None:
     result, _ = run(dataclasses.replace(OPTIONS, peers=()))
     assert result.fastest_peer is None and result.speedup_vs_fastest_peer is None

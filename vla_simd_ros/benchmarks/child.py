@@ -183,7 +183,7 @@ class ChildRunner:
 
 def _serve(connection: Connection, factory: str, setup: Setup, observations: list[Observation]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
-    _end_with_parent()
+    end_with_parent()
     if setup.threads:  # read by OpenMP and BLAS when they are loaded, which making the backend does
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[variable] = str(setup.threads)
@@ -204,7 +204,7 @@ def _describe(error: Exception) -> str:
     return str(error) if isinstance(error, BenchmarkError) else f"{type(error).__name__}: {error}"
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A stopped process would outlive a parent that is killed, so the kernel kills it along."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from vla_simd_ros.benchmarks.co_runner import CoRun
 from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
 from vla_simd_ros.benchmarks.soak import WINDOW_S, Soak
 from vla_simd_ros.benchmarks.statistics import TAIL_QUERIES, Summary
@@ -38,6 +39,7 @@ def to_json(result: BenchResult, options: Options, context: Context) -> dict[str
         "fastest_peer": result.fastest_peer,
         "speedups": {peer: asdict(comparison) for peer, comparison in result.comparisons.items()},
         "soak": asdict(result.soak) if result.soak else None,
+        "co_run": asdict(result.co_run) if result.co_run else None,
         "profile": [asdict(op) for op in result.profile] if result.profile else None,
         "protocol": {
             "boundary": BOUNDARY,
@@ -78,6 +80,8 @@ def to_markdown(result: BenchResult, options: Options, context: Context) -> str:
         ]
     if result.soak:
         lines += _soak_lines(result.soak)
+    if result.co_run:
+        lines += _co_run_lines(result.co_run)
     return "\n".join(lines)
 
 
@@ -122,10 +126,25 @@ def _row(result: BenchResult, runner: RunnerResult) -> list[str]:
 
 
 def _soak_lines(soak: Soak) -> list[str]:
-    windows = ((f"first {WINDOW_S:g} s", soak.first), (f"last {WINDOW_S:g} s", soak.last))
-    header = ("Window", "Median ms", "p95 ms", "p99 ms", "n")
-    rows = [[name, *_summary_cells(window)] for name, window in windows]
-    return [f"{soak.seconds:g} s without pause:", "", *markdown_table(header, rows), ""]
+    windows = {f"first {WINDOW_S:g} s": soak.first, f"last {WINDOW_S:g} s": soak.last}
+    return [f"{soak.seconds:g} s without pause:", "", *_summaries("Window", windows), ""]
+
+
+def _co_run_lines(run: CoRun) -> list[str]:
+    rows = {"nobody": run.alone, f"a busy process on CPU {run.cpu}": run.beside}
+    ratio = run.comparison
+    return [
+        f"This engine beside another process takes {ratio.ratio:.3f} times as long"
+        f" (95 % interval {ratio.low:.3f} to {ratio.high:.3f}):",
+        "",
+        *_summaries("Beside", rows),
+        "",
+    ]
+
+
+def _summaries(what: str, summaries: Mapping[str, Summary]) -> list[str]:
+    header = (what, "Median ms", "p95 ms", "p99 ms", "n")
+    return markdown_table(header, ([name, *_summary_cells(summary)] for name, summary in summaries.items()))
 
 
 def _summary_cells(summary: Summary) -> list[str]:

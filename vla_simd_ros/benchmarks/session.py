@@ -18,6 +18,7 @@ from vla_simd_ros.benchmarks.backend import (
     check_precision,
 )
 from vla_simd_ros.benchmarks.child import ChildRunner
+from vla_simd_ros.benchmarks.co_runner import CoRun, measure_co_run
 from vla_simd_ros.benchmarks.interleave import Plan, Visit, measure
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
@@ -45,6 +46,7 @@ class Options:
     settings: EngineSettings = EngineSettings()  # noqa: RUF009 -- immutable
     precision: str = "fp32"
     soak_s: float = 0.0
+    co_runner: bool = False
     profile: bool = False
 
 
@@ -69,6 +71,7 @@ class BenchResult:
     runners: list[RunnerResult]
     comparisons: dict[str, Comparison]
     soak: Soak | None
+    co_run: CoRun | None
     profile: list[OpTime] | None
 
     @property
@@ -112,6 +115,7 @@ def run_bench(
         times = measure(runners, options.plan, _announce(say, options.plan))
         ours = runners[OURS]
         soak = _soak(ours, options.soak_s, say) if options.soak_s else None
+        co_run = _co_run(ours, options.plan, say) if options.co_runner else None
         profile = ours.profile(_PROFILE_RUNS) if options.profile else None
         results = [
             RunnerResult(
@@ -125,7 +129,7 @@ def run_bench(
             for name, runner in runners.items()
         ]
         comparisons = {peer: compare(times[peer], times[OURS]) for peer in options.peers}
-        return BenchResult(ours.details["isa"], threads, results, comparisons, soak, profile)
+        return BenchResult(ours.details["isa"], threads, results, comparisons, soak, co_run, profile)
 
 
 def _start(
@@ -171,6 +175,11 @@ def _check(
 def _soak(runner: ChildRunner, seconds: float, say: Say) -> Soak:
     say(f"{runner.name}: {seconds:g} s of queries without pause")
     return summarize_soak(runner.soak(seconds), seconds)
+
+
+def _co_run(runner: ChildRunner, plan: Plan, say: Say) -> CoRun:
+    say(f"{runner.name}: in turns alone and beside a process that keeps a core busy")
+    return measure_co_run(runner, plan, lambda _: None)
 
 
 def _announce(say: Say, plan: Plan) -> Callable[[Visit], None]:

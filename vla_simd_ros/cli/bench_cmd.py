@@ -48,6 +48,9 @@ def add_parser(subparsers: Any) -> None:
         metavar="SECONDS",
         help="then run without pause: first and last 15 s",
     )
+    parser.add_argument(
+        "--co-runner", action="store_true", help="then beside a process that keeps one core busy"
+    )
     parser.add_argument("--profile", action="store_true", help="then show the time by block and kind")
     parser.add_argument(
         "--kernels", action="store_true", help="instead: each distinct layer on one core, and its ceilings"
@@ -97,6 +100,7 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         settings=EngineSettings(**setting_changes(args)),
         precision=args.precision,
         soak_s=args.soak,
+        co_runner=args.co_runner,
         profile=args.profile,
     )
     check_options(options)

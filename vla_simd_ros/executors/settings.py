@@ -1,7 +1,8 @@
 """The settings of the SIMD engine: everything that is chosen at run time, with its default and its values.
 
 What each of them is worth depends on the CPU. None changes what is computed beyond rounding, and those that
-only decide who computes what and when (threads, affinity, waiting) do not change a bit.
+only decide who computes what and when (threads, affinity, waiting, spin_us, schedule, parallel_cutoff) do not
+change a bit.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from vla_simd_ros.executors.convolution import CONVOLUTIONS, DEFAULT_CONVOLUTION
 MOST_THREADS = 1024
 _LONGEST_SPIN_US = 1_000_000
 _MOST_CPUS = 1 << 16
+_MOST_ELEMENTS = 1 << 40
 
 
 class SettingError(ValueError):
@@ -67,6 +69,16 @@ class EngineSettings:
     )
     spin_us: int = _field(
         200, "microseconds that active waiting polls before it sleeps", maximum=_LONGEST_SPIN_US
+    )
+    schedule: str = _field(
+        "dynamic",
+        "who does which part of an operation: with static each thread a fixed share, with dynamic one that is "
+        "done takes over from the others",
+        "static",
+        "dynamic",
+    )
+    parallel_cutoff: int = _field(
+        1024, "an operation of fewer results is left to one thread", maximum=_MOST_ELEMENTS
     )
     convolution: str = _field(
         DEFAULT_CONVOLUTION,

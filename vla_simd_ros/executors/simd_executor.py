@@ -85,7 +85,14 @@ class SimdExecutor:
 def _make_engine(settings: EngineSettings) -> _engine.Engine:
     spin_us = settings.spin_us if settings.waiting == "active" else 0
     try:
-        return _engine.Engine(settings.threads, settings.isa, list(settings.affinity), spin_us)
+        return _engine.Engine(
+            settings.threads,
+            settings.isa,
+            settings.affinity,
+            spin_us,
+            settings.schedule,
+            settings.parallel_cutoff,
+        )
     except ValueError as error:
         raise SettingError(str(error)) from None
 
