@@ -4,8 +4,12 @@
 namespace vla::VLA_ISA {
 namespace {
 
-// Rows that pass by one part of a panel before the next part is taken: their values of x over kDepth
-// stay in the second-level cache for all panels.
+// The part of k that is multiplied before the next panel is taken. A panel's part of this depth is read anew from the
+// second-level cache by every tile of rows, which keeps up; y is read and written less often than with shorter parts.
+constexpr int64_t kLinearDepth = 512;
+
+// Rows that pass by one part of a panel before the next is taken: their values of x over kLinearDepth stay in the
+// second-level cache for all panels.
 constexpr int64_t kBlockRows = 12 * kTileRows;
 
 // Products of `rows` with one panel over [k0, k0 + depth).
@@ -38,7 +42,7 @@ void panel_part(const LinearArgs& g, Range rows, Range panels, int64_t panel, in
 
 void linear(const LinearArgs& g, Range rows, Range panels) {
   const EvenShares blocks(rows.end - rows.begin, kBlockRows);
-  const int64_t depth = round_up(ceil_div(g.k, ceil_div(g.k, kDepth)), 4);
+  const int64_t depth = round_up(ceil_div(g.k, ceil_div(g.k, kLinearDepth)), 4);
   for (int64_t i = 0, row = rows.begin; i < blocks.shares; row += blocks.size(i), ++i) {
     for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
       for (int64_t p = panels.begin; p < panels.end; ++p) {

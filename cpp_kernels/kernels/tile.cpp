@@ -150,6 +150,10 @@ __attribute__((noinline)) void finish_in_memory(const float* sums, int64_t rows,
   }
 }
 
+// Sums over this many steps of four k are put aside and later added up: a long chain of sums rounds more than a
+// few short ones.
+constexpr int64_t kStretchSteps = 32;
+
 template <int K, int R>
 VLA_INLINE void step(Rows<R>& sums, const Quads<R>& a, const float* b) {
   RowLanes lanes;
@@ -157,32 +161,57 @@ VLA_INLINE void step(Rows<R>& sums, const Quads<R>& a, const float* b) {
   sums.template multiply_add<K>(a, lanes);
 }
 
+VLA_INLINE void fetch_row(const TileArgs& t, int64_t row) {
+  for (int c = 0; c < kTileCols; c += 16) {
+    prefetch_to_write(t.y + row * t.y_ld + c);
+    if (t.residual) prefetch_far(t.residual + row * t.residual_ld + c);
+  }
+}
+
 template <int R, int Lines>
 __attribute__((noinline)) void tile(const TileArgs& t) {
-  for (int r = 0; r < R; ++r) {  // both are needed after the loop below, and may be far away
-    for (int c = 0; c < kTileCols; c += 16) {
-      prefetch_to_write(t.y + r * t.y_ld + c);
-      if (t.residual) prefetch_far(t.residual + r * t.residual_ld + c);
-    }
-  }
+  // Rows of y and of the residual, needed after the loop below, may be far away. They are fetched one by one during
+  // its first half: all at once would hold up the loop's own operands.
+  const int64_t steps_per_row = max_of(1, t.runs * t.run / (4 * 2 * R));
+  int64_t until_fetch = 1;
+  int row = 0;
   Rows<R> sums;
   sums.clear();
+  alignas(64) float aside[R * kTileCols];  // the sums over earlier stretches
+  bool any_aside = false;
+  int64_t until_aside = kStretchSteps;
   const float* b = t.b;
   const float* upcoming = t.upcoming;
   for (int64_t i = 0; i < t.runs; ++i) {
     const float* a = t.a + i * t.run_stride;
     int64_t k = t.run;
-    for (; k >= 4; k -= 4) {
-      Quads<R> quads;
-      quads.load(a, t.a_ld);
-      step<0>(sums, quads, b);
-      step<1>(sums, quads, b);
-      step<2>(sums, quads, b);
-      step<3>(sums, quads, b);
-      for (int line = 0; line < Lines; ++line) prefetch_far(upcoming + line * 16);
-      upcoming += Lines * 16;
-      a += 4;
-      b += 4 * kTileCols;
+    while (k >= 4) {
+      if (until_aside == 0) {
+        if (any_aside) sums.add_from(aside, kTileCols);
+        sums.store(aside, kTileCols);
+        sums.clear();
+        any_aside = true;
+        until_aside = kStretchSteps;
+      }
+      const int64_t steps = min_of(k / 4, until_aside);
+      until_aside -= steps;
+      k -= 4 * steps;
+      for (int64_t s = 0; s < steps; ++s) {
+        Quads<R> quads;
+        quads.load(a, t.a_ld);
+        step<0>(sums, quads, b);
+        step<1>(sums, quads, b);
+        step<2>(sums, quads, b);
+        step<3>(sums, quads, b);
+        for (int line = 0; line < Lines; ++line) prefetch_far(upcoming + line * 16);
+        upcoming += Lines * 16;
+        if (--until_fetch == 0) {
+          fetch_row(t, row);
+          until_fetch = ++row < R ? steps_per_row : -1;
+        }
+        a += 4;
+        b += 4 * kTileCols;
+      }
     }
     for (; k > 0; --k) {
       RowLanes lanes;
@@ -192,6 +221,7 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
       b += kTileCols;
     }
   }
+  if (any_aside) sums.add_from(aside, kTileCols);
 
   const bool in_registers = t.activation == Activation::kNone || t.activation == Activation::kRelu;
   if (t.cols < kTileCols || !in_registers) {

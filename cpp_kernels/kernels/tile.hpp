@@ -9,8 +9,8 @@ namespace vla::VLA_ISA {
 
 constexpr int kTileCols = kTileVecs * Vec::kWidth;
 
-// The longest stretch of k summed in registers before it is added to y: a panel's part of this depth
-// stays in the first-level cache while every tile of rows passes by, and short partial sums round less.
+// The part of k that is multiplied before the next panel is taken, where a panel's part is to stay in the first-level
+// cache while every tile of rows passes by.
 constexpr int64_t kDepth = 192;
 
 // y[r][0 .. cols) (+)= sum over k of a[r][k] * b[k][0 .. cols), then what follows the product.

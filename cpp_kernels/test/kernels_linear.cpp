@@ -108,7 +108,7 @@ TEST(sizes_around_tile_and_block_edges) {
 }
 
 TEST(depths_around_block_edges) {
-  for (const int64_t k : {1, 2, 3, 4, 5, 255, 256, 257, 260, 511, 513, 771}) check_problem({5, 35, k});
+  for (const int64_t k : {1, 2, 3, 4, 5, 127, 128, 131, 132, 255, 257, 260, 511, 512, 513, 771, 1030}) check_problem({5, 35, k});
 }
 
 TEST(more_rows_than_one_block) { check_problem({183, 70, 300, 5, 9, true, true, true}); }
