@@ -164,6 +164,8 @@ struct KernelTable {
   // A loop of fused multiply-adds on registers, for the peak rate: performs `iterations` rounds and
   // returns the floating-point operations done.
   double (*fma_peak)(int64_t iterations);
+  // Reads `count` values, a multiple of 128, `passes` times and returns a sum of them, for the bandwidth of memory.
+  float (*read_all)(const float* x, int64_t count, int64_t passes);
 };
 
 }  // namespace vla

@@ -10,7 +10,7 @@ const KernelTable* kernels() {
       linear,        conv2d_scratch,       conv2d,           winograd_packed_size,         winograd_pack,
       winograd_scratch,  winograd,         max_pool2d,       attention_packed_size,        attention_scratch,
       attention_pack,    attention,        layer_norm,       rms_norm,        binary,      pointwise,
-      mean_rows,     lookup_u8,            embedding,        fma_peak,
+      mean_rows,     lookup_u8,            embedding,        fma_peak,        read_all,
   };
   return &table;
 }

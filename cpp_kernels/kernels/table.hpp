@@ -31,6 +31,7 @@ void mean_rows(const float* x, int64_t x_ld, int64_t rows, float* y, Range cols)
 void lookup_u8(const uint8_t* x, const float* table, int64_t channels, float* y, Range pixels);
 void embedding(const float* table, int64_t cols, const int32_t* ids, float* y, int64_t y_ld, Range rows);
 double fma_peak(int64_t iterations);
+float read_all(const float* x, int64_t count, int64_t passes);
 
 const KernelTable* kernels();
 

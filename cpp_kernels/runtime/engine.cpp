@@ -79,24 +79,24 @@ double Engine::read_bandwidth(int64_t bytes, int repeats) {
   if (bytes < 1 || repeats < 1) throw std::invalid_argument("read_bandwidth: expected positive bytes and repeats");
   const std::lock_guard<std::mutex> lock(mutex_);
   const AffinityScope scope(affinity_);
-  const AlignedBuffer buffer(static_cast<std::size_t>(bytes));
-  std::memset(buffer.data(), 1, buffer.bytes());
-  const int64_t words = static_cast<int64_t>(buffer.bytes() / sizeof(uint64_t));
-  const auto* data = reinterpret_cast<const uint64_t*>(buffer.data());
-  std::atomic<uint64_t> total{0};
+  // Every thread reads a part of its own, and so often that starting and ending it does not count.
+  constexpr int64_t kGrain = 128;
+  constexpr int64_t kLeastBytes = int64_t{8} << 20;
+  const int64_t parts = pool_.threads();
+  const int64_t count = ceil_div(bytes, parts * kGrain * int64_t{sizeof(float)}) * kGrain;
+  const auto part_bytes = static_cast<std::size_t>(count) * sizeof(float);
+  const AlignedBuffer buffer(part_bytes * static_cast<std::size_t>(parts));
+  std::memset(buffer.data(), 0, buffer.bytes());
+  const int64_t passes = std::max<int64_t>(1, kLeastBytes / static_cast<int64_t>(part_bytes));
   int64_t best = std::numeric_limits<int64_t>::max();
-  const int64_t chunks = pool_.threads() * int64_t{16};
   for (int repeat = 0; repeat < repeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
-    pool_.run(chunks, [&](int64_t chunk, int) noexcept {
-      const Range range = slice_of(words, chunks, chunk);
-      uint64_t sum = 0;
-      for (int64_t i = range.begin; i < range.end; ++i) sum += data[i];
-      total.fetch_add(sum, std::memory_order_relaxed);
+    pool_.run(parts, [&](int64_t part, int) noexcept {
+      kernels_.read_all(reinterpret_cast<const float*>(buffer.data()) + part * count, count, passes);
     });
     best = std::min(best, std::max<int64_t>(1, elapsed_ns(start)));
   }
-  return static_cast<double>(words) * sizeof(uint64_t) / (static_cast<double>(best) * 1e-9);
+  return static_cast<double>(part_bytes) * static_cast<double>(parts * passes) / (static_cast<double>(best) * 1e-9);
 }
 
 }  // namespace vla

@@ -57,7 +57,8 @@ class Engine {
   // Packs weights on this engine's threads; see PackedWeights.
   std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k, int64_t winograd_side = 0);
 
-  // Bytes per second that the threads read together from a buffer of `bytes`, the best of `repeats` passes.
+  // Bytes per second that the threads read together, over and over, from a buffer of `bytes`: the best of `repeats`.
+  // A buffer that fits into a cache tells that cache's bandwidth.
   double read_bandwidth(int64_t bytes, int repeats);
 
   // From any thread: the run in flight, and every later one until resume(), ends with Cancelled before its next

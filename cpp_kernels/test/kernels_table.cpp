@@ -30,7 +30,7 @@ TEST(every_entry_is_filled) {
     CHECK(t.packed_size && t.pack_weights && t.linear && t.conv2d_scratch && t.conv2d && t.max_pool2d);
     CHECK(t.attention_packed_size && t.attention_scratch && t.attention_pack && t.attention);
     CHECK(t.layer_norm && t.rms_norm && t.binary && t.pointwise && t.mean_rows && t.lookup_u8 && t.embedding);
-    CHECK(t.fma_peak);
+    CHECK(t.fma_peak && t.read_all);
   });
 }
 
@@ -39,6 +39,15 @@ TEST(the_peak_loop_counts_its_work) {
     const double once = table.fma_peak(1);
     CHECK(once > 0);
     CHECK(table.fma_peak(1000) == 1000 * once);
+  });
+}
+
+TEST(reading_touches_every_value_in_every_pass) {
+  for_each_isa([](const KernelTable& table) {
+    std::vector<float> values(3 * 128);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    CHECK(table.read_all(values.data(), 384, 1) == 384.0f * 383.0f / 2);
+    CHECK(table.read_all(values.data(), 256, 3) == 3 * 256.0f * 255.0f / 2);
   });
 }
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from vla_simd_ros.benchmarks.backend import BenchmarkError, Setup
 from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.benchmarks.work import Work
 
 
 class Faithful:
@@ -26,7 +27,9 @@ class Faithful:
         return np.array([[observation, 1.0], [2.0, -4.0]], dtype=np.float32)
 
     def profile(self, observation: float, queries: int) -> list[OpTime]:
-        return [OpTime("a", "linear", "head", "1x2x2", 1, 2, 8, 32, float(queries))]
+        return [
+            OpTime("a", "linear", "linear", "fp32", "head", "1x2x2", 1, 2, Work(8, 8, 16, 32), float(queries))
+        ]
 
 
 class Departing(Faithful):

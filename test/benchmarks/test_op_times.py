@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vla_simd_ros.benchmarks.op_times import product_flops, program_of, shape_text
+from vla_simd_ros.benchmarks.op_times import algorithm_of, program_of, shape_text
+from vla_simd_ros.benchmarks.work import op_work
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.compile import compile_graph
@@ -46,7 +47,7 @@ def op_of(compiled: CompiledPolicy, kind: str) -> Op:
 def test_shape_and_work(compiled: CompiledPolicy, kind: str, shape: str, flops: int) -> None:
     op = op_of(compiled, kind)
     assert shape_text(op) == shape
-    assert product_flops(op) == flops
+    assert op_work(op).flops == flops
 
 
 def test_an_operation_alone_computes_what_it_did_in_the_program(compiled: CompiledPolicy) -> None:
@@ -57,3 +58,16 @@ def test_an_operation_alone_computes_what_it_did_in_the_program(compiled: Compil
     (y,) = executable.run(Lifetime.QUERY, {op.inputs[0].name: x}).values()
     weight, bias = (compiled.constants[tensor].array() for tensor in op.inputs[1:3])
     np.testing.assert_allclose(y, x.astype(np.float64) @ weight.T + bias, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "algorithm"),
+    [
+        ("conv2d_avx2_6x16", "direct"),
+        ("winograd4_avx2_6x16", "winograd4"),
+        ("layer_norm_avx2", "layer_norm"),
+        ("copy", "copy"),
+    ],
+)
+def test_the_algorithm_in_the_name_of_a_kernel(kernel: str, algorithm: str) -> None:
+    assert algorithm_of(kernel, "avx2") == algorithm

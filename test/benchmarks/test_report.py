@@ -10,6 +10,7 @@ from vla_simd_ros.benchmarks.report import Context, to_json, to_markdown
 from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
 from vla_simd_ros.benchmarks.soak import Soak
 from vla_simd_ros.benchmarks.statistics import Summary, compare, summarize
+from vla_simd_ros.benchmarks.work import Work
 
 OPTIONS = Options("ckpt", ("slow", "quick"), Plan(2, 1), warmup=3, instruction="pick it up")
 CONTEXT = Context(
@@ -66,7 +67,7 @@ def test_json_holds_all_that_a_repetition_needs() -> None:
 
 
 def test_json_of_soak_and_profile() -> None:
-    op = OpTime("a", "linear", "head", "1x1x1", 1, 1, 2, 12, 0.5)
+    op = OpTime("a", "linear", "linear", "fp32", "head", "1x1x1", 1, 1, Work(2, 2, 4, 12), 0.5)
     full = dataclasses.replace(
         result(), soak=Soak(90.0, Summary(1, 2, 3, 4), Summary(5, 6, 7, 8)), profile=[op]
     )

@@ -9,6 +9,7 @@ import pytest
 from vla_simd_ros.benchmarks.backend import OURS, PEERS
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli.__main__ import main
+from vla_simd_ros.executors.convolution import DEFAULT_CONVOLUTION
 
 SMALL = {
     "dim_model": 64,
@@ -65,15 +66,23 @@ def test_each_peer_agrees_and_is_timed(peer: str, folder: str, tmp_path: Path) -
 
 
 def test_kernels_of_a_checkpoint(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "k.json"
-    assert main(["bench", folder, "--kernels", "--isa", "portable", "--json", str(file)]) == 0
+    file, picture = tmp_path / "k.json", tmp_path / "k.png"
+    files = ["--json", str(file), "--roofline", str(picture)]
+    assert main(["bench", folder, "--kernels", "--isa", "portable", *files]) == 0
     assert "FMA peak, portable" in capsys.readouterr().out
+    assert picture.read_bytes().startswith(b"\x89PNG")
     report = json.loads(file.read_text())
-    assert report["isa"] == "portable" and report["ceilings"]["fma_gflops"]["portable"] > 0
-    kinds = {layer["kind"] for layer in report["layers"]}
-    assert kinds == {"linear", "conv2d", "attention"}
-    assert all(layer["alone_ms"] > 0 and layer["share_alone"] > 0 for layer in report["layers"])
-    head = next(layer for layer in report["layers"] if layer["shape"] == "40x64x6")
+    assert report["isa"] == "portable" and report["ceilings"]["peaks"]["portable"] > 0
+    layers = report["layers"]
+    assert {"linear", "conv2d", "attention", "max_pool2d", "layer_norm"} <= {
+        layer["kind"] for layer in layers
+    }
+    assert all(layer["alone_ms"] > 0 and layer["share_alone"] > 0 for layer in layers)
+    choice = {layer["algorithm"] for layer in layers if layer["choice"]}
+    assert choice >= {"direct", "winograd2", "winograd4"}
+    used = {layer["algorithm"] for layer in layers if layer["choice"] and layer["in_query_ms"]}
+    assert used == {DEFAULT_CONVOLUTION}
+    head = next(layer for layer in layers if layer["shape"] == "40x64x6")
     assert head["narrow"] and head["reaches_target"] is None
 
 
@@ -87,7 +96,7 @@ def test_kernels_of_a_checkpoint(folder: str, tmp_path: Path, capsys: pytest.Cap
         (["{folder}", "--json", "/not/there/r.json"], "there is no folder /not/there"),
         (["{folder}", "--isa", "mmx"], "mmx"),
         (["{folder}", "--kernels", "--isa", "mmx"], "instruction set 'mmx' is not available here"),
-        (["--kernels", "--convolution", "auto"], "convolution is auto, expected direct with --kernels"),
+        (["{folder}", "--roofline", "r.png"], "--roofline draws what --kernels measures, expected both"),
         (["{folder}", "--set", "waiting=idle"], "waiting='idle': expected one of active, passive"),
         (["/not/there"], "/not/there: no such folder"),
         ([], "no checkpoint folder given; only --kernels can do without"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,12 @@ from vla_simd_ros.benchmarks.conditions import busy_warning, describe_machine
 from vla_simd_ros.benchmarks.kernels import (
     TARGET_ROWS,
     TARGET_SHARE,
-    Ceilings,
     Layer,
     below_target,
-    ceilings_table,
     distinct_layers,
     layers_table,
 )
+from vla_simd_ros.benchmarks.roofline import Roofline, measure_roofline, roofline_table
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.fidelity.observations import random_observations
@@ -28,14 +27,49 @@ from vla_simd_ros.fidelity.observations import random_observations
 Say = Callable[[str], None]
 
 _REPEATS = 9
-_PEAK_S = 0.3
-_READ_BYTES = 256 << 20
 
 
-def measure_kernels(
-    folder: str | None, settings: EngineSettings, instruction: str, say: Say
-) -> tuple[dict[str, Any], str]:
-    """JSON values and Markdown of each distinct layer of the checkpoint in ``folder``, on one thread.
+@dataclass(frozen=True)
+class KernelReport:
+    """The layers of a query program beside the ceilings of one core."""
+
+    roofline: Roofline
+    layers: list[Layer]
+    machine: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return {
+            "cpu": self.machine["cpu"],
+            "isa": self.roofline.isa,
+            "threads": self.roofline.threads,
+            "ceilings": asdict(self.roofline),
+            "layers": [_layer_json(layer) for layer in self.layers],
+            "target": {"share_of_roofline": TARGET_SHARE, "products_of_more_rows_than": TARGET_ROWS},
+            "repeats": _REPEATS,
+            "machine": self.machine,
+        }
+
+    def to_markdown(self) -> str:
+        """Conditions, ceilings, layers and verdict."""
+        machine = self.machine
+        lines = [
+            f"- CPU: {machine['cpu']}; ISA: {self.roofline.isa}; threads: 1; shortest time of {_REPEATS}",
+            f"- load average before: {machine['load_average_before']}; {machine['date']}",
+            f"- command: `{machine['command']}`",
+            "",
+            *roofline_table(self.roofline),
+            "",
+            *layers_table(self.layers),
+            "",
+            _verdict(self.layers),
+            "",
+        ]
+        return "\n".join(lines)
+
+
+def measure_kernels(folder: str | None, settings: EngineSettings, instruction: str, say: Say) -> KernelReport:
+    """Each distinct layer of the checkpoint in ``folder``, on one thread.
 
     Without a folder the layers are those of a random full-size IMPACT with two 480x640 cameras. Raises
     ``BenchmarkError`` for an instruction set that this machine has not.
@@ -56,28 +90,15 @@ def measure_kernels(
         policy = ProfiledPolicy(Setup(str(path), instruction, settings))
         observation = random_observations(load_checkpoint(path), 1, 0)[0]
         say("measuring the core's ceilings")
-        peaks = {name: float(_engine.fma_peak(name, _PEAK_S)) for name in isas}
-        bandwidth = _engine.Engine(threads=1).read_bandwidth(_READ_BYTES) / 1e9
+        roofline = measure_roofline(policy.isa, policy.threads)
         say(f"{_REPEATS} queries on one core, then each distinct layer by itself")
-        in_query = policy.profile(observation, _REPEATS)
         layers = distinct_layers(
-            in_query,
-            lambda name: policy.alone_ms(name, _REPEATS),
-            peaks[policy.isa],
+            policy.profile(observation, _REPEATS),
+            lambda name: policy.alone(name, _REPEATS),
+            roofline,
             _engine.Engine(threads=1, isa=policy.isa).tile[1],
         )
-    ceilings = Ceilings(peaks, float(bandwidth))
-    report = {
-        "cpu": machine["cpu"],
-        "isa": policy.isa,
-        "threads": 1,
-        "ceilings": asdict(ceilings),
-        "layers": [_layer_json(layer) for layer in layers],
-        "target": {"share_of_peak": TARGET_SHARE, "linear_layers_of_more_rows_than": TARGET_ROWS},
-        "repeats": _REPEATS,
-        "machine": machine,
-    }
-    return report, _text(machine, policy.isa, ceilings, layers)
+    return KernelReport(roofline, layers, machine)
 
 
 def _layer_json(layer: Layer) -> dict[str, Any]:
@@ -85,27 +106,15 @@ def _layer_json(layer: Layer) -> dict[str, Any]:
     return {**asdict(layer), **shares, "reaches_target": layer.reaches_target}
 
 
-def _text(machine: dict[str, Any], isa: str, ceilings: Ceilings, layers: list[Layer]) -> str:
+def _verdict(layers: list[Layer]) -> str:
     held = [layer for layer in layers if layer.reaches_target is not None]
     missed = below_target(layers)
-    verdict = (
-        f"{len(held) - len(missed)} of {len(held)} kinds of linear layer with more than {TARGET_ROWS} rows"
-        f" reach {TARGET_SHARE:.0%} of the peak of one core when run alone;"
-        " narrow ones, with fewer columns than the register tile, cannot fill it and are not held to that."
+    return (
+        f"{len(held) - len(missed)} of {len(held)} kinds of product with more than {TARGET_ROWS} rows"
+        f" reach {TARGET_SHARE:.0%} of their roofline when run alone. Not held to that: narrow ones, with"
+        " fewer columns than the register tile, which cannot fill it, and convolutions that have a choice of"
+        " algorithms."
     )
-    lines = [
-        f"- CPU: {machine['cpu']}; ISA: {isa}; threads: 1; shortest time of {_REPEATS}",
-        f"- load average before: {machine['load_average_before']}; {machine['date']}",
-        f"- command: `{machine['command']}`",
-        "",
-        *ceilings_table(ceilings),
-        "",
-        *layers_table(layers),
-        "",
-        verdict,
-        "",
-    ]
-    return "\n".join(lines)
 
 
 @contextmanager

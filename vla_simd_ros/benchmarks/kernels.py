@@ -1,91 +1,115 @@
-"""Each distinct operation of a query program on one core, beside that core's ceilings."""
+"""Each distinct operation of a query program beside its roofline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.benchmarks.roofline import Roofline
 from vla_simd_ros.benchmarks.table import markdown_table
+from vla_simd_ros.benchmarks.work import Work
 
-KINDS = ("linear", "conv2d", "attention")
+PRODUCTS = ("linear", "conv2d", "attention")
 TARGET_SHARE = 0.85
 TARGET_ROWS = 32
-"""Linear layers with more rows than this are held to ``TARGET_SHARE`` of the peak."""
+"""Products of more rows than this are held to ``TARGET_SHARE`` of their roofline."""
 
 
 @dataclass(frozen=True)
-class Ceilings:
-    """Of one core: GFLOP/s of fused multiply-adds by instruction set, and GB/s read from memory."""
+class AloneTime:
+    """One algorithm for an operation, its work, and its shortest time repeated by itself."""
 
-    fma_gflops: Mapping[str, float]
-    read_gb_per_s: float
+    algorithm: str
+    work: Work
+    ms: float
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Operations of one kind and shape, and the peak of the core in GFLOP/s.
+    """Operations of one kind and shape, computed by one algorithm.
 
     ``alone_ms`` is the time of one of them repeated by itself, as kernels are usually measured;
-    ``in_query_ms`` the mean time within a query, where its operands have to come from memory first. A
-    ``narrow`` layer has fewer columns than the register tile, which it therefore cannot fill.
+    ``in_query_ms`` the mean time within a query, None for an algorithm that the policy does not use. The
+    bounds are the shortest times that the roofline allows for either. A ``narrow`` layer has fewer columns
+    than the register tile, which it therefore cannot fill; a layer with a ``choice`` of algorithms has one
+    whose products are not all of its work.
     """
 
     kind: str
     shape: str
+    algorithm: str
     count: int
     rows: int
     narrow: bool
-    flops: int
+    choice: bool
+    work: Work
     alone_ms: float
-    in_query_ms: float
-    peak_gflops: float
+    in_query_ms: float | None
+    bound_alone_ms: float
+    bound_in_query_ms: float
 
     @property
     def share_alone(self) -> float:
-        """Part of the peak reached alone."""
-        return self.flops / self.alone_ms / 1e6 / self.peak_gflops
+        """Part of its roofline reached alone."""
+        return self.bound_alone_ms / self.alone_ms
 
     @property
-    def share_in_query(self) -> float:
-        """Part of the peak reached within a query."""
-        return self.flops / self.in_query_ms / 1e6 / self.peak_gflops
+    def share_in_query(self) -> float | None:
+        """Part of its roofline reached within a query."""
+        return self.bound_in_query_ms / self.in_query_ms if self.in_query_ms else None
 
     @property
     def reaches_target(self) -> bool | None:
-        """Whether a linear layer of many rows reaches its share of the peak; ``None`` for all others and
-        for narrow ones."""
-        if self.kind != "linear" or self.rows <= TARGET_ROWS or self.narrow:
+        """Whether a product of many rows reaches its share; ``None`` for those that are not held to it."""
+        if self.kind not in PRODUCTS or self.rows <= TARGET_ROWS or self.narrow or self.choice:
             return None
         return self.share_alone >= TARGET_SHARE
 
 
 def distinct_layers(
-    in_query: Sequence[OpTime], alone_ms: Callable[[str], float], peak_gflops: float, tile_cols: int
+    in_query: Sequence[OpTime],
+    alone: Callable[[str], Sequence[AloneTime]],
+    roofline: Roofline,
+    tile_cols: int,
 ) -> list[Layer]:
-    """The linear layers, convolutions and attentions of a query, alike ones taken together.
+    """The operations of a query, alike ones taken together, products first.
 
-    ``alone_ms`` measures the operation of a name by itself; it is asked for the first of each kind and shape.
+    ``alone`` measures the operation of a name by each algorithm that can compute it; it is asked for the
+    first of each kind and shape.
     """
     alike: dict[tuple[str, str], list[OpTime]] = {}
     for op in in_query:
-        if op.kind in KINDS:
+        if op.kind != "copy":
             alike.setdefault((op.kind, op.shape), []).append(op)
     layers = [
-        Layer(
-            kind,
-            shape,
-            len(group),
-            group[0].rows,
-            group[0].cols < tile_cols,
-            group[0].flops,
-            alone_ms(group[0].name),
-            sum(op.ms for op in group) / len(group),
-            peak_gflops,
-        )
-        for (kind, shape), group in alike.items()
+        _layer(group, time, len(times) > 1, roofline, tile_cols)
+        for group in alike.values()
+        for times in [alone(group[0].name)]
+        for time in times
     ]
-    return sorted(layers, key=lambda layer: KINDS.index(layer.kind))
+    return sorted(layers, key=lambda layer: (*PRODUCTS, layer.kind).index(layer.kind))
+
+
+def _layer(
+    group: Sequence[OpTime], alone: AloneTime, choice: bool, roofline: Roofline, tile_cols: int
+) -> Layer:
+    first = group[0]
+    used = [op.ms for op in group if op.algorithm == alone.algorithm]
+    return Layer(
+        first.kind,
+        first.shape,
+        alone.algorithm,
+        len(group),
+        first.rows,
+        first.cols < tile_cols,
+        choice,
+        alone.work,
+        alone.ms,
+        sum(used) / len(used) if used else None,
+        roofline.alone_ms(alone.work),
+        roofline.in_query_ms(alone.work),
+    )
 
 
 def below_target(layers: Iterable[Layer]) -> list[Layer]:
@@ -93,44 +117,55 @@ def below_target(layers: Iterable[Layer]) -> list[Layer]:
     return [layer for layer in layers if layer.reaches_target is False]
 
 
-def ceilings_table(ceilings: Ceilings) -> list[str]:
-    """Markdown: what one core can do."""
-    rows = [(f"FMA peak, {isa}", f"{rate:.1f} GFLOP/s") for isa, rate in ceilings.fma_gflops.items()]
-    rows.append(("read bandwidth", f"{ceilings.read_gb_per_s:.1f} GB/s"))
-    return markdown_table(("One core", "Measured"), rows)
-
-
 def layers_table(layers: Iterable[Layer]) -> list[str]:
-    """Markdown: each layer's time alone and within a query, its shares of the peak, and the verdict."""
+    """Markdown: each layer's work, its roofline, its time alone and within a query, and its shares."""
     header = (
         "Kind",
         "Shape",
+        "Algorithm",
         "Verdict",
         "Ops",
+        "MFLOP",
+        "MB",
+        "FLOP/B",
+        "Roofline GFLOP/s",
         "ms alone",
         "GFLOP/s",
-        "% of peak",
+        "executed",
+        "% of roofline",
         "ms in query",
-        "% of peak",
+        "% of roofline",
     )
-    return markdown_table(header, (_row(layer) for layer in layers), text_columns=3)
+    return markdown_table(header, (_row(layer) for layer in layers), text_columns=4)
 
 
 def _verdict(layer: Layer) -> str:
     if layer.reaches_target is None:
-        return "narrow" if layer.kind == "linear" and layer.rows > TARGET_ROWS else ""
+        return "narrow" if layer.kind == "linear" and layer.narrow and layer.rows > TARGET_ROWS else ""
     return "reached" if layer.reaches_target else "below"
 
 
 def _row(layer: Layer) -> tuple[str, ...]:
+    work = layer.work
+    used = layer.in_query_ms is not None
     return (
         layer.kind,
         layer.shape,
+        layer.algorithm if layer.choice else "",
         _verdict(layer),
         str(layer.count),
+        f"{work.flops / 1e6:.1f}",
+        f"{work.nbytes / 1e6:.2f}",
+        f"{work.intensity:.1f}",
+        f"{_rate(work.executed, layer.bound_alone_ms):.1f}",
         f"{layer.alone_ms:.3f}",
-        f"{layer.flops / layer.alone_ms / 1e6:.1f}",
+        f"{_rate(work.flops, layer.alone_ms):.1f}",
+        f"{_rate(work.executed, layer.alone_ms):.1f}",
         f"{100 * layer.share_alone:.1f}",
-        f"{layer.in_query_ms:.3f}",
-        f"{100 * layer.share_in_query:.1f}",
+        f"{layer.in_query_ms:.3f}" if used else "",
+        f"{100 * (layer.share_in_query or 0):.1f}" if used else "",
     )
+
+
+def _rate(flops: int, ms: float) -> float:
+    return flops / ms / 1e6 if ms else 0.0

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from vla_simd_ros.benchmarks.backend import Setup
+from vla_simd_ros.benchmarks.kernels import AloneTime
 from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.benchmarks.work import op_work
 from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.executors.convolution import CONVOLUTIONS
 from vla_simd_ros.executors.simd_executor import RecordTime, SimdExecutor
 from vla_simd_ros.fidelity.programs import instruct
-from vla_simd_ros.graph.cost import op_cost
-from vla_simd_ros.graph.ir import Lifetime, Op
+from vla_simd_ros.graph.ir import Array, DType, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES, CompiledPolicy, Program
 from vla_simd_ros.inference import Observation, observation_inputs
+
+FIXED_CONVOLUTIONS = tuple(name for name in CONVOLUTIONS if not name.startswith("auto"))
+"""The algorithms themselves, without the settings that choose one."""
 
 
 class ProfiledPolicy:
@@ -26,7 +31,8 @@ class ProfiledPolicy:
         self._spec, self._compiled, ids = policy.spec, policy.compiled, policy.token_ids
         executor = SimdExecutor(setup.settings)
         self.isa = executor.isa
-        self._executor = executor
+        self.threads = executor.threads
+        self._executors = {setup.settings.convolution: executor}
         self._executable = executor.load(self._compiled)
         self._executable.run(Lifetime.EPISODE, {} if ids is None else {"token_ids": ids})
 
@@ -34,20 +40,44 @@ class ProfiledPolicy:
         """Shortest time of each operation over ``queries`` queries, after one to warm up."""
         inputs = observation_inputs(self._spec, observation)
         self._executable.run(Lifetime.QUERY, inputs)
-        return [_op_time(record) for record in self._executable.profile(Lifetime.QUERY, inputs, queries)]
+        records = self._executable.profile(Lifetime.QUERY, inputs, queries)
+        return [_op_time(record, self.isa) for record in records]
 
-    def alone_ms(self, name: str, repeats: int) -> float:
-        """Shortest time of the query program's operation ``name``, repeated by itself on random operands."""
+    def alone(self, name: str, repeats: int) -> list[AloneTime]:
+        """Shortest time of the query program's operation ``name``, repeated by itself on random operands, by
+        each algorithm that can compute it."""
         op = next(op for op in self._compiled.programs[Lifetime.QUERY].ops if op.output.name == name)
+        found: dict[str, AloneTime] = {}
+        for convolution in FIXED_CONVOLUTIONS:
+            executor = self._executor(convolution)
+            algorithm = algorithm_of(executor.kernel_name(op), self.isa)
+            if algorithm not in found:
+                ms = self._alone_ms(executor, op, repeats)
+                found[algorithm] = AloneTime(algorithm, op_work(op, algorithm), ms)
+        return list(found.values())
+
+    def _executor(self, convolution: str) -> SimdExecutor:
+        if convolution not in self._executors:
+            settings = next(iter(self._executors.values())).settings
+            self._executors[convolution] = SimdExecutor(settings.but(convolution=convolution))
+        return self._executors[convolution]
+
+    def _alone_ms(self, executor: SimdExecutor, op: Op, repeats: int) -> float:
         single = program_of(op, self._compiled)
         rng = np.random.default_rng(0)
         inputs = {
-            name: rng.standard_normal(tensor.shape, np.float32)
-            for name, tensor in single.programs[Lifetime.QUERY].inputs.items()
+            name: _random(rng, tensor) for name, tensor in single.programs[Lifetime.QUERY].inputs.items()
         }
-        executable = self._executor.load(single)
+        executable = executor.load(single)
         executable.run(Lifetime.QUERY, inputs)
         return float(sum(record.ms for record in executable.profile(Lifetime.QUERY, inputs, repeats)))
+
+
+def _random(rng: np.random.Generator, tensor: Tensor) -> Array:
+    """Values for an operand: indices are zero, which every table has."""
+    if tensor.dtype is DType.F32:
+        return rng.standard_normal(tensor.shape, np.float32)
+    return rng.integers(0, 256 if tensor.dtype is DType.U8 else 1, tensor.shape, tensor.dtype.numpy)
 
 
 def program_of(op: Op, compiled: CompiledPolicy) -> CompiledPolicy:
@@ -71,32 +101,30 @@ def program_of(op: Op, compiled: CompiledPolicy) -> CompiledPolicy:
     )
 
 
-def _op_time(record: RecordTime) -> OpTime:
+def algorithm_of(kernel: str, isa: str) -> str:
+    """The algorithm in the name of a kernel, without instruction set and tile; "direct" for convolutions by
+    no other method."""
+    algorithm = kernel.partition(f"_{isa}")[0]
+    return "direct" if algorithm == "conv2d" else algorithm
+
+
+def _op_time(record: RecordTime, isa: str) -> OpTime:
     op = record.op
     copied = record.kernel == "copy"
+    algorithm = algorithm_of(record.kernel, isa)
+    work = op_work(op, algorithm)
     return OpTime(
         name=op.output.name,
         kind="copy" if copied else op.kind,
+        algorithm=algorithm,
+        precision=op.attrs.get("precision", "fp32"),
         block=op.block,
         shape=shape_text(op),
-        rows=op.output.shape[0],
+        rows=op.output.shape[0] if op.kind != "conv2d" else op.output.size // op.output.shape[-1],
         cols=op.output.shape[-1],
-        flops=0 if copied else product_flops(op),
-        nbytes=op_cost(op).bytes,
+        work=replace(work, flops=0, executed=0) if copied else work,
         ms=float(record.ms),
     )
-
-
-def product_flops(op: Op) -> int:
-    """Floating-point operations of the products alone where there are any, because a share of the peak of
-    fused multiply-adds is taken of them; what follows a product does not count."""
-    if op.kind in ("linear", "conv2d"):
-        _, weight = list(op.operands())[:2]
-        return 2 * op.output.size * math.prod(weight.shape[1:])
-    if op.kind == "attention":
-        _, keys = list(op.operands())[:2]
-        return 4 * op.output.size * keys.shape[0]
-    return op_cost(op).flops
 
 
 def shape_text(op: Op) -> str:
@@ -109,6 +137,9 @@ def shape_text(op: Op) -> str:
         channels_out, kernel_h, kernel_w, _ = shapes[1]
         window = f"{kernel_h}x{kernel_w}/{op.attrs['stride']}"
         return f"{_join(shapes[0])} {window} {channels_out}"
+    if op.kind == "max_pool2d":
+        window = f"{op.attrs['kernel']}x{op.attrs['kernel']}/{op.attrs['stride']}"
+        return f"{_join(shapes[0])} {window}"
     if op.kind == "attention":
         return f"{shapes[0][0]}x{shapes[1][0]} {op.attrs['heads']} heads of {_head_width(op)}"
     return _join(op.output.shape)

@@ -2,82 +2,126 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from vla_simd_ros.benchmarks.roofline import Roofline
 from vla_simd_ros.benchmarks.table import markdown_table
+from vla_simd_ros.benchmarks.work import NO_WORK, Work
 
 
 @dataclass(frozen=True)
 class OpTime:
-    """One operation of the query program: what it is, its work, and its time.
+    """One operation of the query program: what it is, what computes it, its work, and its time.
 
-    ``shape`` is written as the operation's sizes; ``rows`` and ``cols`` are those of its result;
-    ``nbytes`` is what it reads and writes at least; ``ms`` is its shortest time over the profiled queries.
+    ``algorithm`` names how a convolution is computed, and is the kind of any other operation; ``shape`` is
+    written as the operation's sizes; ``rows`` and ``cols`` are those of its result; ``ms`` is its shortest
+    time over the profiled queries.
     """
 
     name: str
     kind: str
+    algorithm: str
+    precision: str
     block: str
     shape: str
     rows: int
     cols: int
-    flops: int
-    nbytes: int
+    work: Work
     ms: float
 
 
 @dataclass(frozen=True)
 class Group:
-    """Operations taken together; ``share`` is their part of the time of all."""
+    """Operations taken together; ``share`` is their part of the time of all, ``bound_ms`` the sum of their
+    shortest times by the roofline, None where some compute in int8, whose peak is not measured."""
 
     label: str
     ops: int
+    how: str
     ms: float
     share: float
-    flops: int
+    work: Work
+    bound_ms: float | None
 
     @property
     def gflops_per_s(self) -> float:
-        """Rate in GFLOP/s."""
-        return self.flops / self.ms / 1e6 if self.ms else 0.0
+        """Rate in GFLOP/s of the direct method."""
+        return self.work.flops / self.ms / 1e6 if self.ms else 0.0
+
+    @property
+    def roofline_share(self) -> float | None:
+        """Part of the roofline reached."""
+        return self.bound_ms / self.ms if self.ms and self.bound_ms is not None else None
 
 
-def group_by(ops: Sequence[OpTime], label: Callable[[OpTime], str]) -> list[Group]:
+def group_by(ops: Sequence[OpTime], label: Callable[[OpTime], str], roofline: Roofline) -> list[Group]:
     """Operations summed by label, in order of first appearance."""
     total = sum(op.ms for op in ops)
     members: dict[str, list[OpTime]] = {}
     for op in ops:
         members.setdefault(label(op), []).append(op)
-    return [
-        Group(
-            name,
-            len(group),
-            sum(op.ms for op in group),
-            sum(op.ms for op in group) / total if total else 0.0,
-            sum(op.flops for op in group),
-        )
-        for name, group in members.items()
-    ]
+    return [_group(name, group, total, roofline) for name, group in members.items()]
 
 
-def profile_tables(ops: Sequence[OpTime]) -> str:
+def _group(name: str, ops: Sequence[OpTime], total: float, roofline: Roofline) -> Group:
+    ms = sum(op.ms for op in ops)
+    int8 = any(op.precision == "int8" for op in ops)
+    return Group(
+        name,
+        len(ops),
+        _how(ops),
+        ms,
+        ms / total if total else 0.0,
+        sum((op.work for op in ops), NO_WORK),
+        None if int8 else sum(roofline.in_query_ms(op.work) for op in ops),
+    )
+
+
+def _how(ops: Iterable[OpTime]) -> str:
+    """Algorithms of the convolutions and products in int8, with their numbers."""
+    counts = Counter(op.algorithm for op in ops if op.kind == "conv2d")
+    counts.update("int8" for op in ops if op.precision == "int8")
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def profile_tables(ops: Sequence[OpTime], roofline: Roofline) -> str:
     """Markdown: time by block in the order of the program, then by kind, the longest first."""
-    by_block = group_by(ops, lambda op: op.block)
-    by_kind = sorted(group_by(ops, lambda op: op.kind), key=lambda group: -group.ms)
+    by_block = group_by(ops, lambda op: op.block, roofline)
+    by_kind = sorted(group_by(ops, lambda op: op.kind, roofline), key=lambda group: -group.ms)
     return "\n".join([*_table("Block", by_block), "", *_table("Kind", by_kind), ""])
 
 
 def _table(title: str, groups: Iterable[Group]) -> list[str]:
-    rows = [
-        (
-            g.label,
-            str(g.ops),
-            f"{g.ms:.2f}",
-            f"{100 * g.share:.1f}",
-            f"{g.flops / 1e9:.3f}",
-            f"{g.gflops_per_s:.1f}",
-        )
-        for g in groups
-    ]
-    return markdown_table((title, "Ops", "ms", "Share %", "GFLOP", "GFLOP/s"), rows)
+    header = (
+        title,
+        "Computed by",
+        "Ops",
+        "ms",
+        "Share %",
+        "GFLOP",
+        "MB",
+        "FLOP/B",
+        "GFLOP/s",
+        "Roofline ms",
+        "% of roofline",
+    )
+    return markdown_table(header, (_row(group) for group in groups), text_columns=2)
+
+
+def _row(group: Group) -> tuple[str, ...]:
+    share = group.roofline_share
+    return (
+        group.label,
+        group.how,
+        str(group.ops),
+        f"{group.ms:.2f}",
+        f"{100 * group.share:.1f}",
+        f"{group.work.flops / 1e9:.3f}",
+        f"{group.work.nbytes / 1e6:.1f}",
+        f"{group.work.intensity:.1f}",
+        f"{group.gflops_per_s:.1f}",
+        "n/a" if group.bound_ms is None else f"{group.bound_ms:.2f}",
+        "n/a" if share is None else f"{100 * share:.1f}",
+    )

@@ -55,6 +55,12 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--kernels", action="store_true", help="instead: each distinct layer on one core, and its ceilings"
     )
+    parser.add_argument(
+        "--roofline",
+        type=Path,
+        metavar="FILE.png",
+        help="with --kernels: draw the layers below their ceilings",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results with all conditions")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too")
 
@@ -75,9 +81,11 @@ def _check(args: argparse.Namespace) -> None:
     for name, least in (("queries", 1), ("warmup", 0), ("blocks", 1)):
         if getattr(args, name) < least:
             raise BenchmarkError(f"--{name} is {getattr(args, name)}, expected at least {least}")
-    for path in (args.json, args.markdown):
+    for path in (args.json, args.markdown, args.roofline):
         if path and not path.absolute().parent.is_dir():
             raise BenchmarkError(f"cannot write {path}: there is no folder {path.absolute().parent}")
+    if args.roofline and not args.kernels:
+        raise BenchmarkError("--roofline draws what --kernels measures, expected both")
     if not args.checkpoint and not args.kernels:
         raise BenchmarkError("no checkpoint folder given; only --kernels can do without")
 
@@ -87,6 +95,7 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from vla_simd_ros.benchmarks.interleave import make_plan
     from vla_simd_ros.benchmarks.profile import profile_tables
     from vla_simd_ros.benchmarks.report import Context, to_json, to_markdown
+    from vla_simd_ros.benchmarks.roofline import measure_roofline
     from vla_simd_ros.benchmarks.session import Options, check_options, run_bench
     from vla_simd_ros.checkpoints import load_checkpoint
     from vla_simd_ros.fidelity.observations import random_observations
@@ -119,19 +128,21 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     result = run_bench(options, observations, _say)
     text = to_markdown(result, options, context)
     if result.profile:
-        text += "\n" + profile_tables(result.profile)
+        text += "\n" + profile_tables(result.profile, measure_roofline(result.isa, result.threads))
     return to_json(result, options, context), text
 
 
 def _kernels(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from vla_simd_ros.benchmarks.kernel_session import measure_kernels
 
-    settings = EngineSettings(convolution="direct", threads=1).but(**setting_changes(args))
-    if settings.convolution != "direct":
-        raise BenchmarkError(
-            f"convolution is {settings.convolution}, expected direct with --kernels, of shares of the peak"
-        )
-    return measure_kernels(args.checkpoint, settings.but(threads=1), args.instruction, _say)
+    settings = EngineSettings(**setting_changes(args)).but(threads=1)
+    measured = measure_kernels(args.checkpoint, settings, args.instruction, _say)
+    if args.roofline:
+        from vla_simd_ros.benchmarks.roofline_plot import plot_roofline
+
+        title = f"{measured.machine['cpu']}: layers of the query program, each by itself"
+        plot_roofline(measured.layers, measured.roofline, title, args.roofline)
+    return measured.to_json(), measured.to_markdown()
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,99 @@
+"""What an operation has to do at least: multiply-adds, and bytes that move."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from vla_simd_ros.graph.cost import op_cost
+from vla_simd_ros.graph.ir import Lifetime, Op, Tensor
+
+_WINOGRAD = "winograd"
+_TAPS = 3
+
+
+@dataclass(frozen=True)
+class Work:
+    """``flops`` of the products (of the direct method, for convolutions), ``executed`` those of the algorithm
+    in use, and the ``nbytes`` read and written once, ``weight_bytes`` of them constants.
+
+    Where there are products, what follows them does not count, because shares of the rate of fused
+    multiply-adds are taken of them; elsewhere every floating-point operation does.
+    """
+
+    flops: int
+    executed: int
+    weight_bytes: int
+    nbytes: int
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.flops + other.flops,
+            self.executed + other.executed,
+            self.weight_bytes + other.weight_bytes,
+            self.nbytes + other.nbytes,
+        )
+
+    @property
+    def intensity(self) -> float:
+        """Executed floating-point operations per byte."""
+        return self.executed / self.nbytes if self.nbytes else 0.0
+
+
+NO_WORK = Work(0, 0, 0, 0)
+
+
+def op_work(op: Op, algorithm: str = "") -> Work:
+    """The work of an operation; ``algorithm`` is "winograd2" or "winograd4" for a convolution by Winograd's
+    method, whose filters are larger and whose products are fewer."""
+    side = int(algorithm.removeprefix(_WINOGRAD)) if algorithm.startswith(_WINOGRAD) else 0
+    flops = _products(op)
+    operands = list(dict.fromkeys(op.operands()))
+    sizes = {tensor: _bytes(op, tensor, side) for tensor in operands}
+    weights = sum(size for tensor, size in sizes.items() if tensor.lifetime is Lifetime.PROCESS)
+    executed = _winograd_products(op, side) if side else flops
+    return Work(flops, executed, weights, op.output.nbytes + sum(sizes.values()))
+
+
+def _products(op: Op) -> int:
+    if op.kind in ("linear", "conv2d"):
+        return 2 * op.output.size * math.prod(_operand(op, 1).shape[1:])
+    if op.kind == "attention":
+        return 4 * op.output.size * _operand(op, 1).shape[0]
+    return op_cost(op).flops
+
+
+def _winograd_products(op: Op, side: int) -> int:
+    """Each tile of outputs takes one product per transformed pixel, input channel and filter."""
+    height, width, filters = op.output.shape
+    channels = _operand(op, 1).shape[-1]
+    tiles = math.ceil(height / side) * math.ceil(width / side)
+    return 2 * tiles * (side + _TAPS - 1) ** 2 * channels * filters
+
+
+def _bytes(op: Op, tensor: Tensor, side: int) -> int:
+    if op.kind == "embedding" and tensor is op.inputs[0]:
+        return op.output.nbytes  # only the rows asked for are read
+    if op.kind == "conv2d" and tensor is op.inputs[0]:
+        return _pixels_read(op) * tensor.shape[-1] * tensor.dtype.itemsize
+    if tensor is not op.inputs[min(1, len(op.inputs) - 1)] or op.kind not in ("linear", "conv2d"):
+        return tensor.nbytes
+    if op.attrs.get("precision") == "int8":
+        return tensor.size
+    return tensor.nbytes * (side + _TAPS - 1) ** 2 // _TAPS**2 if side else tensor.nbytes
+
+
+def _pixels_read(op: Op) -> int:
+    """A kernel smaller than its stride leaves pixels out."""
+    image, weight = _operand(op, 0), _operand(op, 1)
+    stride, dilation = op.attrs["stride"], op.attrs["dilation"]
+    if dilation > 1:
+        return math.prod(image.shape[:2])
+    sizes = zip(image.shape[:2], op.output.shape[:2], weight.shape[1:3], strict=True)
+    return math.prod(min(size, out * min(taps, stride) + max(0, taps - stride)) for size, out, taps in sizes)
+
+
+def _operand(op: Op, index: int) -> Tensor:
+    tensor = op.inputs[index]
+    assert tensor is not None
+    return tensor
