@@ -19,6 +19,7 @@ _COMMANDS = {
     "bench": ("bench_cmd", "measure latency, beside other runtimes on request"),
     "tune": ("tune_cmd", "choose what is fastest on this processor"),
     "supply": ("supply_cmd", "predict whether a policy keeps a controller supplied with actions"),
+    "policy-server": ("policy_server_cmd", "serve a policy to LeRobot's robot_client"),
     "demo": ("demo_cmd", "run a simulated robot with a policy and report what happened"),
 }
 # Extra of this package's distribution that brings an optional module.
@@ -29,6 +30,8 @@ _EXTRAS = {
     "openvino": "bench",
     "mujoco": "sim",
     "matplotlib": "sim",
+    "grpc": "server",
+    "google": "server",
 }
 # Modules that every installation should have.
 _REQUIRED = ("numpy", "safetensors", "tokenizers", "cv2")

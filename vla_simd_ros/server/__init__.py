@@ -1,0 +1,1 @@
+"""A policy server for robots that speak LeRobot's asynchronous inference protocol."""
