@@ -72,8 +72,8 @@ class EngineSettings:
     )
     schedule: str = _field(
         "dynamic",
-        "who does which part of an operation: with static each thread a fixed share, with dynamic one that is "
-        "done takes over from the others",
+        "who does which part of an operation: static gives each thread a fixed share, dynamic lets it take "
+        "over from others",
         "static",
         "dynamic",
     )
