@@ -32,7 +32,7 @@ ARGUMENTS = {
     "instruction": ("", "Instruction to start with; messages on the topic instruction replace it."),
     "control_rate": ("", "Commands per second."),
     "mode": ("", 'When the rows of a chunk are executed: "time_aligned" or "lagged".'),
-    "precision": ("", 'Arithmetic of the policy, such as "fp32".'),
+    "precision": ("", 'Arithmetic of the policy: "fp32" or "int8".'),
     "threads": ("", "Threads of the engine; 0: one per physical core."),
     "dry_run": ("", "true: compute and publish everything, command nothing."),
     "use_sim_time": ("false", "Take the time from /clock."),

@@ -291,6 +291,30 @@ def test_bad_folders_and_settings_are_named(tmp_path: Path, folders: dict[str, P
         Policy.load(folders["act"], tiles=4)
 
 
+def test_groups_of_layers_in_int8(tmp_path: Path) -> None:
+    sizes = {**SIZES, "dim_model": 32}
+    make_checkpoint("impact", tmp_path / "c", Options(cameras=CAMERAS, sizes=sizes, settings=TEXT))
+    answers = {}
+    for int8 in ("", "encoder", ["encoder.attention"], "all"):
+        policy = Policy.load(tmp_path / "c", executor="reference", int8=int8)
+        policy.set_instruction("put the tape into the box")
+        answers[policy.int8] = policy.query(observation()).actions
+    groups = [",".join(chosen) for chosen in answers]
+    everything = "backbone.conv,tokens,encoder.attention,encoder.ffn,decoder.attention,decoder.ffn,head"
+    assert groups == ["", "encoder.attention,encoder.ffn", "encoder.attention", everything]
+    exact = answers[()]
+    errors = [np.abs(actions - exact).max() / np.abs(exact).max() for actions in answers.values()]
+    assert errors[0] == 0
+    assert all(1e-6 < error < 0.1 for error in errors[1:])
+
+
+def test_groups_that_there_are_not_are_refused_at_load(folders: dict[str, Path]) -> None:
+    with pytest.raises(ValueError, match="int8 group 'text' is unknown, this policy has: backbone"):
+        Policy.load(folders["impact"], executor="reference", int8="text")
+    with pytest.raises(ValueError, match="int8 is 'auto', expected names of groups"):
+        Policy.load(folders["impact"], executor="reference", int8="auto")
+
+
 def test_no_camera_and_no_state(tmp_path: Path) -> None:
     options = Options(cameras=(), state_dim=0, env_state_dim=3, sizes=SIZES)
     make_checkpoint("act", tmp_path / "c", options)

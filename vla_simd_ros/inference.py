@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import numpy.typing as npt
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.errors import InstructionError
 from vla_simd_ros.executors.base import Executable, Executor, InputError
+from vla_simd_ros.executors.int8_choice import choose_int8
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
-from vla_simd_ros.graph.compile import compile_graph
+from vla_simd_ros.graph.compile import compile_graph, optimize
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.policies.base import CameraSpec, PolicyDefinition, PolicySpec
@@ -72,22 +73,28 @@ class Query:
 class _Programs:
     """The weights of a policy and its compiled programs, for the instruction lengths used last."""
 
-    def __init__(self, definition: PolicyDefinition, executor: Executor) -> None:
+    def __init__(self, definition: PolicyDefinition, executor: Executor, int8: str | Sequence[str]) -> None:
         self._definition = definition
         self._executor = executor
         self._fold_cache = FoldCache()
+        self.int8 = self._choose(int8) if int8 else ()
         self._executables: OrderedDict[int | None, Executable] = OrderedDict()
 
     def check_stored(self) -> None:
         """Raise CheckpointError if the checkpoint's file was written to and is still needed."""
         self._definition.check_stored()
 
+    def _choose(self, int8: str | Sequence[str]) -> tuple[str, ...]:
+        """The groups of layers in int8: the same for instructions of every length."""
+        longest = self._definition.build(self._definition.spec.max_instruction_tokens or None)
+        return choose_int8(int8, optimize(longest, self._fold_cache).ops, self._executor)
+
     def executable(self, tokens: int | None) -> Executable:
         """The programs for an instruction of ``tokens`` tokens, compiled if they are not there."""
         if tokens in self._executables:
             self._executables.move_to_end(tokens)
         else:
-            compiled = compile_graph(self._definition.build(tokens), self._fold_cache)
+            compiled = compile_graph(self._definition.build(tokens), self._fold_cache, self.int8)
             self._executables[tokens] = self._executor.load(compiled)
             while len(self._executables) > _KEPT_LENGTHS:
                 self._executables.popitem(last=False)
@@ -101,7 +108,7 @@ class Policy:
     occurs and kept for the lengths used last. All share one copy of the weights.
     """
 
-    def __init__(self, checkpoint: Checkpoint, executor: Executor) -> None:
+    def __init__(self, checkpoint: Checkpoint, executor: Executor, int8: str | Sequence[str] = "") -> None:
         definition = define_policy(checkpoint)
         self.spec: PolicySpec = definition.spec
         """What the policy takes and gives."""
@@ -112,7 +119,9 @@ class Policy:
         self.instruction_truncated = False
         """Whether the instruction was longer than the policy takes, and was cut."""
         self._tokenizer = checkpoint.tokenizer() if self.spec.uses_instruction else None
-        self._programs: _Programs | None = _Programs(definition, executor)
+        self._programs: _Programs | None = _Programs(definition, executor, int8)
+        self.int8 = self._programs.int8
+        """The groups of layers that are computed in int8; see :mod:`vla_simd_ros.graph.int8_groups`."""
         self._active: Executable | None = None
         if not self.spec.uses_instruction:
             self._active = self._programs.executable(None)
@@ -125,17 +134,20 @@ class Policy:
         *,
         executor: str = "simd",
         settings: EngineSettings | None = None,
+        int8: str | Sequence[str] = "",
         **changes: Any,
     ) -> Policy:
         """Load a LeRobot ``pretrained_model`` folder.
 
         ``executor`` is "simd" (this package's engine), "torch" or "reference" (float64 numpy, slow);
         keyword arguments (``threads=2``) replace single ``settings``, whose only one for the other executors
-        is ``threads``. Raises CheckpointError for a folder that does not fit, SettingError for settings
-        that cannot be had.
+        is ``threads``. ``int8`` names the groups of layers to compute in int8 ("encoder.ffn,backbone.conv"),
+        "all", or "auto" for those that the engine computes faster so on this machine; every other layer is
+        computed in fp32. Raises CheckpointError for a folder that does not fit, SettingError for settings
+        that cannot be had, Int8GroupError for groups that the policy does not have.
         """
         chosen = (settings or EngineSettings()).but(**changes)
-        return cls(load_checkpoint(folder), make_executor(executor, chosen))
+        return cls(load_checkpoint(folder), make_executor(executor, chosen), int8)
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ class Faithful:
         self.details = {
             "threads": str(setup.threads or 3),
             "isa": setup.settings.isa or "fake",
+            "int8": setup.int8,
             "omp": _omp(),
         }
 

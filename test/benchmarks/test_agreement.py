@@ -5,6 +5,7 @@ import pytest
 
 from vla_simd_ros.benchmarks.agreement import DisagreementError, check_agreement, departure
 
+FP32 = dict.fromkeys(("a", "b", "good", "bad", "worse"), "fp32")
 REFERENCE = np.array([[1.0, -2.0], [0.5, 0.0]])
 
 
@@ -30,14 +31,16 @@ def test_a_reference_of_zeros_proves_nothing() -> None:
 
 def test_the_worst_observation_counts() -> None:
     off = REFERENCE + np.array([[0.0, 1e-4], [0.0, 0.0]])
-    worst = check_agreement({"a": [REFERENCE, off], "b": [REFERENCE, REFERENCE]}, [REFERENCE, REFERENCE])
+    worst = check_agreement(
+        {"a": [REFERENCE, off], "b": [REFERENCE, REFERENCE]}, [REFERENCE, REFERENCE], FP32
+    )
     assert worst == {"a": pytest.approx(5e-5), "b": 0.0}
 
 
 def test_the_runner_that_disagrees_is_named_and_no_other() -> None:
     off = REFERENCE + 0.01
     with pytest.raises(DisagreementError) as caught:
-        check_agreement({"good": [REFERENCE], "bad": [off], "worse": [off * 2]}, [REFERENCE])
+        check_agreement({"good": [REFERENCE], "bad": [off], "worse": [off * 2]}, [REFERENCE], FP32)
     message = str(caught.value)
     assert "bad departs by 5.00e-03" in message and "worse" in message
     assert "good" not in message
@@ -45,4 +48,14 @@ def test_the_runner_that_disagrees_is_named_and_no_other() -> None:
 
 def test_nan_actions_are_a_disagreement() -> None:
     with pytest.raises(DisagreementError, match="a departs by inf"):
-        check_agreement({"a": [REFERENCE * np.nan]}, [REFERENCE])
+        check_agreement({"a": [REFERENCE * np.nan]}, [REFERENCE], FP32)
+
+
+def test_int8_may_depart_further_but_not_without_bound() -> None:
+    off = REFERENCE + 0.1
+    precisions = {"a": "int8", "b": "fp32"}
+    assert check_agreement({"a": [off]}, [REFERENCE], precisions) == {"a": pytest.approx(0.05)}
+    with pytest.raises(DisagreementError, match=r"b departs by 5\.00e-02 .*, expected at most 1e-04 in fp32"):
+        check_agreement({"a": [off], "b": [off]}, [REFERENCE], precisions)
+    with pytest.raises(DisagreementError, match="expected at most 2e-01 in int8"):
+        check_agreement({"a": [REFERENCE + 1]}, [REFERENCE], precisions)

@@ -26,12 +26,6 @@ def test_a_peer_counts_once() -> None:
         backend.check_peers(["openvino", "openvino"])
 
 
-def test_int8_is_not_there_yet() -> None:
-    backend.check_precision(backend.OURS, "fp32")
-    with pytest.raises(BenchmarkError, match="'vla_simd' has no int8 kernels in this version, expected fp32"):
-        backend.check_precision(backend.OURS, "int8")
-
-
 def test_a_missing_package_names_the_extra() -> None:
     with pytest.raises(
         BenchmarkError, match=r"'openvino' needs the package 'not_there'.*vla_simd_ros\[bench\]"

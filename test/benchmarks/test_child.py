@@ -56,7 +56,7 @@ def test_soak_lasts_until_its_time_is_over(turns: tuple[Turns, Recorder]) -> Non
 
 def test_a_process_answers_and_times_and_profiles() -> None:
     with start("Faithful") as runner:
-        assert runner.details == {"threads": "2", "isa": "fake", "omp": "2"}
+        assert runner.details == {"threads": "2", "isa": "fake", "int8": "", "omp": "2"}
         first, second = runner.answers(2)
         assert first[0, 0] == 1.0 and second[0, 0] == 3.0
         assert len(runner.time_queries(0, 3)) == 3

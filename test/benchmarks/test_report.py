@@ -35,7 +35,7 @@ def result() -> BenchResult:
         for name, blocks in TIMES.items()
     ]
     comparisons = {peer: compare(TIMES[peer], TIMES["ours"]) for peer in ("slow", "quick")}
-    return BenchResult("avx2", 2, runners, comparisons, soak=None, co_run=None, profile=None)
+    return BenchResult("avx2", "", 2, runners, comparisons, soak=None, co_run=None, profile=None)
 
 
 def test_json_holds_what_was_promised() -> None:
@@ -79,13 +79,28 @@ def test_json_of_soak_and_profile() -> None:
 def test_markdown_states_conditions_then_the_table() -> None:
     text = to_markdown(result(), OPTIONS, CONTEXT)
     assert "policy: impact; cameras: front 480x640, wrist 240x320" in text
-    assert "CPU: Some CPU; ISA: avx2; threads: 2; precision: fp32" in text
+    assert "CPU: Some CPU; ISA: avx2; threads: 2; in int8: nothing" in text
     assert "3 queries to warm up, then 4 timed in 2 blocks (tails are rough below 500)" in text
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
     assert rows[2][:6] == ["ours", "fp32", "15.0", "20.0", "20.0", "4"]
     assert rows[3][6] == "3.000 (3.000 to 3.000)"
-    assert "Fastest peer: quick; it takes 1.150 times as long" in text
+    assert "Fastest peer in fp32: quick; it takes 1.150 times as long" in text
+    assert "Fastest peer in int8" not in text
     assert "longer in 2 of 2 blocks" in text
+
+
+def test_peers_in_int8_are_compared_apart() -> None:
+    ours, slow, quick = result().runners
+    mixed = dataclasses.replace(
+        result(), int8="encoder.ffn,head", runners=[ours, slow, dataclasses.replace(quick, precision="int8")]
+    )
+    text = to_markdown(mixed, OPTIONS, CONTEXT)
+    assert "in int8: encoder.ffn,head" in text
+    assert "Fastest peer in fp32: slow; it takes 3.000 times" in text
+    assert "Fastest peer in int8: quick; it takes 1.150 times" in text
+    report = to_json(mixed, OPTIONS, CONTEXT)
+    assert (report["fastest_peer"], report["fastest_int8_peer"]) == ("slow", "quick")
+    assert report["speedup_vs_fastest_int8_peer"] == (12.0 / 10.0 + 22.0 / 20.0) / 2
 
 
 def test_markdown_without_peers_has_no_ratio() -> None:

@@ -27,8 +27,9 @@ def test_all_runners_are_checked_and_timed() -> None:
     assert all(runner.departure == 0.0 and runner.summary.n == 4 for runner in result.runners)
     assert all([len(block) for block in runner.blocks_ms] == [2, 2] for runner in result.runners)
     assert list(result.comparisons) == ["openvino", "onnxruntime"]
-    assert result.fastest_peer in result.comparisons
-    assert result.speedup_vs_fastest_peer == result.comparisons[result.fastest_peer].ratio
+    assert result.fastest_peer() in result.comparisons
+    assert result.speedup_vs_fastest_peer() == result.comparisons[result.fastest_peer()].ratio
+    assert result.fastest_peer("int8") is None and result.speedup_vs_fastest_peer("int8") is None
     assert result.isa == "fake"
     assert [op.name for op in result.profile] == ["a"]
     assert "block 1 of 2" in said and "block 2 of 2" in said
@@ -50,7 +51,23 @@ def test_alone_and_beside_a_busy_process() -> None:
 
 def test_without_peers_there_is_no_ratio() -> None:
     result, _ = run(dataclasses.replace(OPTIONS, peers=()))
-    assert result.fastest_peer is None and result.speedup_vs_fastest_peer is None
+    assert result.fastest_peer() is None and result.speedup_vs_fastest_peer() is None
+
+
+def test_peers_are_compared_by_precision() -> None:
+    registry = {**REGISTRY, "openvino": RunnerSpec("fake_backends:Departing", "int8")}
+    result = run_bench(OPTIONS, [1.0, 2.0], lambda _: None, registry)  # type: ignore[list-item]
+    assert [runner.precision for runner in result.runners] == ["fp32", "int8", "fp32"]
+    assert (result.fastest_peer(), result.fastest_peer("int8")) == ("onnxruntime", "openvino")
+    assert result.speedup_vs_fastest_peer("int8") == result.comparisons["openvino"].ratio
+
+
+def test_this_engine_in_int8_may_depart_further() -> None:
+    registry = {**REGISTRY, OURS: RunnerSpec("fake_backends:Departing")}
+    options = dataclasses.replace(OPTIONS, int8="head")
+    result = run_bench(options, [1.0], lambda _: None, registry)  # type: ignore[list-item]
+    assert (result.int8, result.runners[0].precision) == ("head", "int8")
+    assert result.runners[0].departure == pytest.approx(1e-3, rel=1e-4)
 
 
 def test_a_peer_that_disagrees_is_named_and_nothing_is_timed() -> None:
@@ -70,7 +87,6 @@ def test_a_peer_that_cannot_be_made_is_named() -> None:
     ("change", "message"),
     [
         ({"peers": ("tvm",)}, "unknown peer 'tvm'"),
-        ({"precision": "int8"}, "no int8 kernels"),
         ({"soak_s": 5.0}, "expected at least 30 s"),
     ],
 )

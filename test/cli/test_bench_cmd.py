@@ -90,7 +90,8 @@ def test_kernels_of_a_checkpoint(folder: str, tmp_path: Path, capsys: pytest.Cap
     ("arguments", "message"),
     [
         (["{folder}", "--peers", "tvm"], "unknown peer 'tvm', expected some of torch-eager"),
-        (["{folder}", "--precision", "int8"], "'vla_simd' has no int8 kernels in this version"),
+        (["{folder}", "--int8", "text"], "int8 group 'text' is unknown, this policy has: backbone.conv"),
+        (["{folder}", "--precision", "int8", "--int8", "auto"], "precision is int8 and int8 is 'auto'"),
         (["{folder}", "--soak", "5"], "soak of 5 s: expected at least 30 s"),
         (["{folder}", "--queries", "0"], "--queries is 0, expected at least 1"),
         (["{folder}", "--json", "/not/there/r.json"], "there is no folder /not/there"),

@@ -12,6 +12,7 @@ from vla_simd_ros.graph.errors import GraphError
 
 SIZES: dict[str, Any] = {"dim_model": 16, "heads": 2, "feedforward": 24, "chunk_size": 4}
 LAYERS = {"encoder_layers": 1, "decoder_layers": 1}
+HEADER = ["op", "result", "shape", "lifetime", "block", "group", "precision", "FLOP", "bytes", "kernel"]
 TEXT = {
     "text_config.d_model": 16,
     "text_config.d_kv": 8,
@@ -45,13 +46,15 @@ def test_every_program_is_a_table(folder: Path, capsys: pytest.CaptureFixture[st
     titles = [line.split(":")[0] for line in lines if "given:" in line]
     assert titles == ["PROCESS", "EPISODE", "QUERY"], "the step program is empty"
     headers = [line.split() for line in lines if line.startswith("op ")]
-    assert headers == 3 * [["op", "result", "shape", "lifetime", "block", "FLOP", "bytes", "kernel"]]
+    assert headers == 3 * [HEADER]
     stem = row(lines, "backbone.top.stem.relu")
     assert stem[0] == "conv2d+bias+relu"
     assert stem[2:5] == ["16x24x64", "QUERY", "backbone.top.stem"]
-    assert stem[5] == f"{16 * 24 * 64 * (2 * 3 * 49 + 2):,}"
-    assert stem[6] == f"{4 * (32 * 48 * 3 + 64 * 147 + 64 + 16 * 24 * 64):,}"
-    assert stem[7].startswith("conv2d_")
+    assert stem[5:7] == ["backbone.conv", "fp32"]
+    assert stem[7] == f"{16 * 24 * 64 * (2 * 3 * 49 + 2):,}"
+    assert stem[8] == f"{4 * (32 * 48 * 3 + 64 * 147 + 64 + 16 * 24 * 64):,}"
+    assert stem[9].startswith("conv2d_")
+    assert row(lines, "backbone.top.stem.pool")[5:7] == ["-", "-"]
 
 
 def test_fusions_and_views_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

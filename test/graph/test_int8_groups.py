@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from vla_simd_ros.graph.builder import Builder
-from vla_simd_ros.graph.int8_groups import Int8GroupError, group_names, int8_groups, resolve_groups
+from vla_simd_ros.graph.int8_groups import (
+    Int8GroupError,
+    group_names,
+    int8_groups,
+    int8_setting,
+    resolve_groups,
+)
 from vla_simd_ros.graph.ir import DType, Graph, Lifetime, Tensor
 
 RNG = np.random.default_rng(0)
@@ -152,3 +158,16 @@ def test_settings_are_texts_with_commas_or_sequences() -> None:
     assert group_names("") == ()
     assert group_names(" encoder.ffn,head ,,head") == ("encoder.ffn", "head")
     assert group_names(["head", "encoder"]) == ("head", "encoder")
+
+
+@pytest.mark.parametrize(
+    ("precision", "names", "setting"),
+    [("fp32", "", ""), ("fp32", "head", "head"), ("int8", "", "all"), ("int8", "all", "all")],
+)
+def test_a_precision_of_everything_is_all_groups(precision: str, names: str, setting: str) -> None:
+    assert int8_setting(precision, names) == setting
+
+
+def test_a_precision_of_everything_and_single_groups_contradict() -> None:
+    with pytest.raises(Int8GroupError, match="precision is int8 and int8 is 'head', expected one of the two"):
+        int8_setting("int8", "head")

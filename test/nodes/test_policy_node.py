@@ -44,6 +44,7 @@ class FakePolicy:
         self.instructions: list[str] = []
         self.observations: list[Observation] = []
         self.instruction_truncated = False
+        self.int8 = ("encoder.ffn", "head")
         self.closed = threading.Event()
         self.warmed = False
         self.gate: threading.Semaphore | None = None

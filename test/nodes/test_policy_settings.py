@@ -60,7 +60,15 @@ def test_columns_that_are_no_joints_keep_their_units() -> None:
 
 def test_load_options() -> None:
     options = load_options(values(checkpoint="/tmp/c", threads=2, affinity=[0, 3]))
-    assert options == {"executor": "simd", "settings": EngineSettings(threads=2, affinity=(0, 3))}
+    settings = EngineSettings(threads=2, affinity=(0, 3))
+    assert options == {"executor": "simd", "int8": "", "settings": settings}
+
+
+def test_groups_in_int8_or_all_of_them() -> None:
+    assert load_options(values(checkpoint="/tmp/c", int8="encoder.ffn"))["int8"] == "encoder.ffn"
+    assert load_options(values(checkpoint="/tmp/c", precision="int8"))["int8"] == "all"
+    with pytest.raises(ValueError, match="precision is int8 and int8 is 'head', expected one of the two"):
+        load_options(values(checkpoint="/tmp/c", precision="int8", int8="head"))
     assert load_options(values(checkpoint="/tmp/c"))["settings"] == EngineSettings()
     with pytest.raises(ParameterError, match="expected the folder of a checkpoint"):
         load_options(values())

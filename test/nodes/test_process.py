@@ -38,6 +38,7 @@ class Slow:
     name = "slow"
     spec = PolicySpec("slow", {{"front": CameraSpec(6, 8)}}, 1, 0, 1, 4, 4)
     instruction_truncated = False
+    int8 = ()
     def warm_up(self): pass
     def close(self): pass
     def query(self, observation):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.graph.int8 import FP32
 from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ class BenchmarkError(Exception):
 
 @dataclass(frozen=True)
 class Setup:
-    """What every backend is made from; ``instruction`` is for policies that use one, ``settings`` are this
-    engine's, except for ``threads``, which every backend has."""
+    """What every backend is made from; ``instruction`` is for policies that use one, ``settings`` and the
+    groups of layers in ``int8`` are this engine's, except for ``threads``, which every backend has."""
 
     checkpoint: str
     instruction: str
     settings: EngineSettings
-    precision: str = "fp32"
+    int8: str = ""
 
     @property
     def threads(self) -> int:
@@ -55,10 +56,11 @@ class Profiled(Protocol):
 
 @dataclass(frozen=True)
 class RunnerSpec:
-    """Where a runner's backend comes from (``module:callable`` taking a ``Setup``)."""
+    """Where a runner's backend comes from (``module:callable`` taking a ``Setup``), and its arithmetic; this
+    engine's is what it is asked for."""
 
     factory: str
-    precisions: tuple[str, ...] = ("fp32",)
+    precision: str = FP32
 
 
 OURS = "vla_simd"
@@ -83,15 +85,6 @@ def check_peers(names: list[str]) -> None:
             raise BenchmarkError(f"unknown peer {name!r}, expected some of {', '.join(PEERS)}")
         if names.count(name) > 1:
             raise BenchmarkError(f"peer {name!r} is given more than once")
-
-
-def check_precision(runner: str, precision: str) -> None:
-    """Raises ``BenchmarkError`` when the runner does not compute in this precision."""
-    offered = RUNNERS[runner].precisions
-    if precision not in offered:
-        raise BenchmarkError(
-            f"runner {runner!r} has no {precision} kernels in this version, expected {' or '.join(offered)}"
-        )
 
 
 def require(package: str, runner: str) -> Any:

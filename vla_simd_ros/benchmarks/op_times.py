@@ -16,7 +16,7 @@ from vla_simd_ros.executors.convolution import CONVOLUTIONS
 from vla_simd_ros.executors.simd_executor import RecordTime, SimdExecutor
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.graph.ir import Array, DType, Lifetime, Op, Tensor
-from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES, CompiledPolicy, Program
+from vla_simd_ros.graph.single_operation import program_of
 from vla_simd_ros.inference import Observation, observation_inputs
 
 FIXED_CONVOLUTIONS = tuple(name for name in CONVOLUTIONS if not name.startswith("auto"))
@@ -27,7 +27,7 @@ class ProfiledPolicy:
     """A policy on an engine of its own, for the times of its operations."""
 
     def __init__(self, setup: Setup) -> None:
-        policy = instruct(load_checkpoint(setup.checkpoint), setup.instruction)
+        policy = instruct(load_checkpoint(setup.checkpoint), setup.instruction, setup.int8)
         self._spec, self._compiled, ids = policy.spec, policy.compiled, policy.token_ids
         executor = SimdExecutor(setup.settings)
         self.isa = executor.isa
@@ -63,7 +63,7 @@ class ProfiledPolicy:
         return self._executors[convolution]
 
     def _alone_ms(self, executor: SimdExecutor, op: Op, repeats: int) -> float:
-        single = program_of(op, self._compiled)
+        single = program_of(op, self._compiled.constants)
         rng = np.random.default_rng(0)
         inputs = {
             name: _random(rng, tensor) for name, tensor in single.programs[Lifetime.QUERY].inputs.items()
@@ -78,27 +78,6 @@ def _random(rng: np.random.Generator, tensor: Tensor) -> Array:
     if tensor.dtype is DType.F32:
         return rng.standard_normal(tensor.shape, np.float32)
     return rng.integers(0, 256 if tensor.dtype is DType.U8 else 1, tensor.shape, tensor.dtype.numpy)
-
-
-def program_of(op: Op, compiled: CompiledPolicy) -> CompiledPolicy:
-    """A policy of this one operation, whose operands that are no constants are inputs."""
-    operands = list(dict.fromkeys(op.operands()))
-    constants = tuple(tensor for tensor in operands if tensor in compiled.constants)
-    inputs = {tensor.name: tensor for tensor in operands if tensor not in compiled.constants}
-    outputs = {op.output.name: op.output}
-
-    def program(lifetime: Lifetime) -> Program:
-        if lifetime is not Lifetime.QUERY:
-            return Program(lifetime, (), {}, (), (), {}, ())
-        return Program(lifetime, (op,), inputs, (), (op.output,), outputs, constants)
-
-    return CompiledPolicy(
-        programs={lifetime: program(lifetime) for lifetime in RUNTIME_LIFETIMES},
-        process=program(Lifetime.PROCESS),
-        constants={tensor: compiled.constants[tensor] for tensor in constants},
-        inputs=inputs,
-        outputs=outputs,
-    )
 
 
 def algorithm_of(kernel: str, isa: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,16 @@ class SimdBackend:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._policy = Policy.load(setup.checkpoint, settings=setup.settings)
+        self._policy = Policy.load(setup.checkpoint, settings=setup.settings, int8=setup.int8)
         if self._policy.spec.uses_instruction:
             self._policy.set_instruction(setup.instruction)
         settings = {name: str(value) for name, value in asdict(setup.settings).items()}
-        self.details = {**settings, "isa": self._policy.isa, "threads": str(self._policy.threads)}
+        self.details = {
+            **settings,
+            "isa": self._policy.isa,
+            "threads": str(self._policy.threads),
+            "int8": ",".join(self._policy.int8),
+        }
 
     def query(self, observation: Observation) -> npt.NDArray[np.float32]:
         """See :class:`vla_simd_ros.benchmarks.backend.Backend`."""
@@ -33,7 +38,8 @@ class SimdBackend:
 
     def profile(self, observation: Observation, queries: int) -> list[OpTime]:
         """Shortest time of each operation over ``queries`` queries, on an engine of its own."""
-        return ProfiledPolicy(self._setup).profile(observation, queries)
+        setup = replace(self._setup, int8=self.details["int8"])
+        return ProfiledPolicy(setup).profile(observation, queries)
 
 
 class ReferenceBackend:

@@ -11,6 +11,7 @@ from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
 from vla_simd_ros.benchmarks.soak import WINDOW_S, Soak
 from vla_simd_ros.benchmarks.statistics import TAIL_QUERIES, Summary
 from vla_simd_ros.benchmarks.table import markdown_table
+from vla_simd_ros.graph.int8 import FP32, INT8
 
 BOUNDARY = "raw uint8 frames and un-normalized state in, actions in robot units out; text encoded before"
 ORDER = "A-B-B-A: in each block every runner in order, then in reverse; one process each, stopped in between"
@@ -35,8 +36,10 @@ def to_json(result: BenchResult, options: Options, context: Context) -> dict[str
         "isa": result.isa,
         "threads": result.threads,
         "results": [_runner_json(runner) for runner in result.runners],
-        "speedup_vs_fastest_peer": result.speedup_vs_fastest_peer,
-        "fastest_peer": result.fastest_peer,
+        "speedup_vs_fastest_peer": result.speedup_vs_fastest_peer(),
+        "fastest_peer": result.fastest_peer(),
+        "speedup_vs_fastest_int8_peer": result.speedup_vs_fastest_peer(INT8),
+        "fastest_int8_peer": result.fastest_peer(INT8),
         "speedups": {peer: asdict(comparison) for peer, comparison in result.comparisons.items()},
         "soak": asdict(result.soak) if result.soak else None,
         "co_run": asdict(result.co_run) if result.co_run else None,
@@ -70,14 +73,15 @@ def _runner_json(result: RunnerResult) -> dict[str, Any]:
 def to_markdown(result: BenchResult, options: Options, context: Context) -> str:
     """The conditions as a list, then the table; ends with a newline."""
     lines = [*_conditions(result, options, context), "", *_table(result), ""]
-    if result.fastest_peer:
-        fastest = result.comparisons[result.fastest_peer]
-        lines += [
-            f"Fastest peer: {result.fastest_peer}; it takes {fastest.ratio:.3f} times as long as this engine"
-            f" (95 % interval {fastest.low:.3f} to {fastest.high:.3f};"
-            f" longer in {fastest.blocks_above_one} of {fastest.blocks} blocks).",
-            "",
-        ]
+    for precision in (FP32, INT8):
+        if peer := result.fastest_peer(precision):
+            fastest = result.comparisons[peer]
+            lines += [
+                f"Fastest peer in {precision}: {peer}; it takes {fastest.ratio:.3f} times as long as this"
+                f" engine (95 % interval {fastest.low:.3f} to {fastest.high:.3f};"
+                f" longer in {fastest.blocks_above_one} of {fastest.blocks} blocks).",
+                "",
+            ]
     if result.soak:
         lines += _soak_lines(result.soak)
     if result.co_run:
@@ -92,7 +96,7 @@ def _conditions(result: BenchResult, options: Options, context: Context) -> list
     return [
         f"- policy: {context.policy}; cameras: {cameras}",
         f"- CPU: {machine['cpu']}; ISA: {result.isa}; threads: {result.threads};"
-        f" precision: {options.precision}",
+        f" in int8: {result.int8 or 'nothing'}",
         f"- {options.warmup} queries to warm up, then {plan.queries} timed in {plan.blocks} blocks{note}",
         f"- load average before: {machine['load_average_before']}; {machine['date']}",
         f"- command: `{machine['command']}`",

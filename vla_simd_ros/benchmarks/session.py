@@ -15,7 +15,6 @@ from vla_simd_ros.benchmarks.backend import (
     RunnerSpec,
     Setup,
     check_peers,
-    check_precision,
 )
 from vla_simd_ros.benchmarks.child import ChildRunner
 from vla_simd_ros.benchmarks.co_runner import CoRun, measure_co_run
@@ -24,6 +23,7 @@ from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
 from vla_simd_ros.benchmarks.statistics import Comparison, Summary, compare, summarize
 from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.graph.int8 import FP32, INT8
 
 if TYPE_CHECKING:
     from vla_simd_ros.inference import Observation
@@ -44,7 +44,7 @@ class Options:
     warmup: int
     instruction: str
     settings: EngineSettings = EngineSettings()  # noqa: RUF009 -- immutable
-    precision: str = "fp32"
+    int8: str = ""
     soak_s: float = 0.0
     co_runner: bool = False
     profile: bool = False
@@ -52,7 +52,8 @@ class Options:
 
 @dataclass(frozen=True)
 class RunnerResult:
-    """One runner: all its times by block, their summary, and its departure from the reference."""
+    """One runner: all its times by block, their summary, and its departure from the reference. ``precision``
+    is "int8" if anything is computed in int8."""
 
     runner: str
     precision: str
@@ -64,9 +65,11 @@ class RunnerResult:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """All runners, this engine first; ``comparisons`` holds each peer's time over this engine's."""
+    """All runners, this engine first; ``int8`` are its groups of layers in int8, with commas; ``comparisons``
+    holds each peer's time over this engine's."""
 
     isa: str
+    int8: str
     threads: int
     runners: list[RunnerResult]
     comparisons: dict[str, Comparison]
@@ -74,22 +77,24 @@ class BenchResult:
     co_run: CoRun | None
     profile: list[OpTime] | None
 
-    @property
-    def fastest_peer(self) -> str | None:
-        """The peer of the smallest median time."""
-        peers = [result for result in self.runners if result.runner in self.comparisons]
+    def fastest_peer(self, precision: str = FP32) -> str | None:
+        """The peer of the smallest median time among those that compute in this precision."""
+        peers = [
+            result
+            for result in self.runners
+            if result.runner in self.comparisons and result.precision == precision
+        ]
         return min(peers, key=lambda peer: peer.summary.median_ms).runner if peers else None
 
-    @property
-    def speedup_vs_fastest_peer(self) -> float | None:
-        """Median within-block ratio of the fastest peer's time to this engine's."""
-        return self.comparisons[self.fastest_peer].ratio if self.fastest_peer else None
+    def speedup_vs_fastest_peer(self, precision: str = FP32) -> float | None:
+        """Median within-block ratio of the fastest such peer's time to this engine's."""
+        peer = self.fastest_peer(precision)
+        return self.comparisons[peer].ratio if peer else None
 
 
 def check_options(options: Options) -> None:
     """Raises ``BenchmarkError`` for what cannot be measured, before anything is loaded."""
     check_peers(list(options.peers))
-    check_precision(OURS, options.precision)
     if options.soak_s:
         check_soak(options.soak_s)
 
@@ -108,7 +113,10 @@ def run_bench(
     check_options(options)
     with ExitStack() as stack:
         runners, threads = _start(options, observations, say, registry, stack)
-        departures = _check(options, runners, observations, say, registry)
+        precisions = {name: registry[name].precision for name in runners}
+        if runners[OURS].details["int8"]:
+            precisions[OURS] = INT8
+        departures = _check(options, runners, precisions, observations, say, registry)
         for name, runner in runners.items():
             say(f"{name}: {options.warmup} queries to warm up")
             runner.time_queries(0, options.warmup)
@@ -120,7 +128,7 @@ def run_bench(
         results = [
             RunnerResult(
                 name,
-                options.precision if name == OURS else "fp32",
+                precisions[name],
                 summarize([ms for block in times[name] for ms in block]),
                 times[name],
                 departures[name],
@@ -129,7 +137,8 @@ def run_bench(
             for name, runner in runners.items()
         ]
         comparisons = {peer: compare(times[peer], times[OURS]) for peer in options.peers}
-        return BenchResult(ours.details["isa"], threads, results, comparisons, soak, co_run, profile)
+        isa, int8 = (ours.details[name] for name in ("isa", "int8"))
+        return BenchResult(isa, int8, threads, results, comparisons, soak, co_run, profile)
 
 
 def _start(
@@ -144,7 +153,7 @@ def _start(
     settings = options.settings
     for name in (OURS, *options.peers):
         say(f"{name}: preparing")
-        setup = Setup(options.checkpoint, options.instruction, settings, options.precision)
+        setup = Setup(options.checkpoint, options.instruction, settings, options.int8)
         runners[name] = stack.enter_context(
             ChildRunner(name, registry[name].factory, setup, observations, _wait(say, name))
         )
@@ -155,6 +164,7 @@ def _start(
 def _check(
     options: Options,
     runners: Mapping[str, ChildRunner],
+    precisions: Mapping[str, str],
     observations: Sequence[Observation],
     say: Say,
     registry: Mapping[str, RunnerSpec],
@@ -166,7 +176,7 @@ def _check(
     ) as reference:
         expected = reference.answers(_CHECKED)
     answers = {name: runner.answers(_CHECKED) for name, runner in runners.items()}
-    departures = check_agreement(answers, expected)
+    departures = check_agreement(answers, expected, precisions)
     for name, error in departures.items():
         say(f"{name}: maximum absolute error {error:.1e} of the largest action")
     return departures

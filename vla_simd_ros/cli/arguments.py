@@ -28,6 +28,17 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_int8(parser: argparse.ArgumentParser) -> None:
+    """The groups of layers in int8."""
+    parser.add_argument(
+        "--int8",
+        default="",
+        metavar="GROUPS",
+        help="groups of layers to compute in int8, with commas ('vla_simd inspect' names them; 'encoder' "
+        "stands for all groups of the encoder), all, or auto for those that are faster so on this machine",
+    )
+
+
 def setting_changes(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that the command line names. Raises SettingError for one that does not exist."""
     options = {name: getattr(args, name) for name in _OPTIONS if getattr(args, name) is not None}

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.benchmarks.backend import PEERS, BenchmarkError
-from vla_simd_ros.cli.arguments import add_settings, setting_changes
+from vla_simd_ros.cli.arguments import add_int8, add_settings, setting_changes
 from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.graph.int8 import FP32, INT8
+from vla_simd_ros.graph.int8_groups import int8_setting
 
 DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
 _OBSERVATIONS = 4
@@ -33,7 +35,10 @@ def add_parser(subparsers: Any) -> None:
         help="policy folder; only --kernels can do without, and then takes a random full-size IMPACT",
     )
     parser.add_argument("--peers", default="", metavar="NAMES", help=f"some of {','.join(PEERS)}")
-    parser.add_argument("--precision", choices=("fp32", "int8"), default="fp32", help="of this engine")
+    add_int8(parser)
+    parser.add_argument(
+        "--precision", choices=(FP32, INT8), help="of this engine; int8 is short for --int8 all"
+    )
     add_settings(parser)
     parser.add_argument("--instruction", default=DEFAULT_INSTRUCTION, metavar="TEXT")
     parser.add_argument("--queries", type=int, default=24, metavar="N", help="timed per runner (default: 24)")
@@ -107,7 +112,7 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         warmup=args.warmup,
         instruction=args.instruction,
         settings=EngineSettings(**setting_changes(args)),
-        precision=args.precision,
+        int8=int8_setting(args.precision or FP32, args.int8),
         soak_s=args.soak,
         co_runner=args.co_runner,
         profile=args.profile,

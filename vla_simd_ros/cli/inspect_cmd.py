@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_settings, setting_changes
+from vla_simd_ros.cli.arguments import add_int8, add_settings, setting_changes
 
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from vla_simd_ros.graph.programs import CompiledPolicy, Program
     from vla_simd_ros.policies.base import PolicySpec
 
-_HEADER = ("op", "result", "shape", "lifetime", "block", "FLOP", "bytes", "kernel")
+_HEADER = ("op", "result", "shape", "lifetime", "block", "group", "precision", "FLOP", "bytes", "kernel")
 _NUMERIC = ("FLOP", "bytes")
 _FOLDED = "folded"
+_NONE = "-"
 
 
 def add_parser(commands: Any) -> None:
@@ -30,6 +31,7 @@ def add_parser(commands: Any) -> None:
         "(per instruction), the query program (per observation) and the step program (per solver step).",
     )
     parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
+    add_int8(parser)
     add_settings(parser)
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
@@ -41,16 +43,20 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compile the policy and print its programs."""
     from vla_simd_ros.checkpoints import load_checkpoint
+    from vla_simd_ros.executors.int8_choice import choose_int8
     from vla_simd_ros.executors.simd_executor import SimdExecutor
-    from vla_simd_ros.graph.compile import compile_graph
+    from vla_simd_ros.graph.compile import compile_graph, optimize
     from vla_simd_ros.graph.fold_cache import FoldCache
     from vla_simd_ros.policies.registry import define_policy
 
     checkpoint = load_checkpoint(args.checkpoint)
     policy = define_policy(checkpoint)
     tokens = _instruction_length(checkpoint, policy.spec, args.tokens, args.instruction)
-    compiled = compile_graph(policy.build(tokens), FoldCache())
     executor = SimdExecutor(**setting_changes(args))
+    cache = FoldCache()
+    graph = policy.build(tokens)
+    groups = choose_int8(args.int8, optimize(graph, cache).ops, executor) if args.int8 else ()
+    compiled = compile_graph(graph, cache, groups)
     for line in describe(compiled, executor.kernel_name):
         print(line)
     return 0
@@ -59,17 +65,34 @@ def run(args: argparse.Namespace) -> int:
 def describe(compiled: CompiledPolicy, kernel: Callable[[Op], str]) -> list[str]:
     """The programs as lines of text; ``kernel`` names what computes an operation."""
     from vla_simd_ros.graph.cost import Cost, total_cost
+    from vla_simd_ros.graph.int8_groups import int8_groups
 
     programs = [compiled.process, *compiled.programs.values()]
+    groups = int8_groups(op for program in programs for op in program.ops)
+    group_of = {op: name for name, ops in groups.items() for op in ops}
     lines: list[str] = []
     for program in programs:
         if program.ops:
-            lines += [_title(program), *_table(program, kernel if program.lifetime else _folded), ""]
+            named = kernel if program.lifetime else _folded
+            lines += [_title(program), *_table(program, group_of, named), ""]
     lines.append("total")
     for program in programs:
         cost = total_cost(program.ops) if program.ops else Cost()
         lines.append(f"  {program.lifetime.name:8}{len(program.ops):5} operations, {_cost(cost)}")
     lines.append(f"  constants of the runtime programs: {_scaled(compiled.constant_bytes, 'B')}")
+    return [*lines, "", *_group_table(groups)]
+
+
+def _group_table(groups: Mapping[str, Sequence[Op]]) -> list[str]:
+    """What can be computed in int8, and what is."""
+    from vla_simd_ros.graph.cost import total_cost
+    from vla_simd_ros.graph.int8 import precision_of
+
+    lines = ["groups of layers for --int8"]
+    for name, ops in groups.items():
+        precision = precision_of(ops[0].attrs)
+        flops = _scaled(total_cost(ops).flops, "FLOP")
+        lines.append(f"  {name:20}{precision:8}{len(ops):5} layers, {flops}")
     return lines
 
 
@@ -95,15 +118,18 @@ def _title(program: Program) -> str:
     return f"{program.lifetime.name}: {when}; given: {inputs}"
 
 
-def _table(program: Program, kernel: Callable[[Op], str]) -> list[str]:
+def _table(program: Program, groups: Mapping[Op, str], kernel: Callable[[Op], str]) -> list[str]:
     from vla_simd_ros.graph.cost import op_cost
+    from vla_simd_ros.graph.int8 import precision_of
 
     rows: list[Sequence[str]] = [_HEADER]
     for op in program.ops:
         cost, result = op_cost(op), op.output
         shape = "x".join(map(str, result.shape))
         numbers = (f"{cost.flops:,}", f"{cost.bytes:,}")
-        rows.append((_op(op), result.name, shape, result.lifetime.name, op.block, *numbers, kernel(op)))
+        precision = precision_of(op.attrs) if op in groups else _NONE
+        where = (result.lifetime.name, op.block, groups.get(op, _NONE), precision)
+        rows.append((_op(op), result.name, shape, *where, *numbers, kernel(op)))
     return list(_aligned(rows))
 
 

@@ -20,10 +20,13 @@ from vla_simd_ros.executors.simd_lowering import Lowered, Lowering, kernel_name
 from vla_simd_ros.graph.ir import Array, Lifetime, Op, Tensor
 from vla_simd_ros.graph.memory import plan_arena
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
+from vla_simd_ros.graph.single_operation import program_of
 from vla_simd_ros.graph.storage import Place, plan_storage
 
 Cancelled = _engine.Cancelled
 """Raised by a run that :meth:`SimdExecutor.cancel` stopped."""
+
+_TIMED_RUNS = 6
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,15 @@ class SimdExecutor:
     def resume(self) -> None:
         """Let runs run again after :meth:`cancel`."""
         self._engine.resume()
+
+    def time_ms(self, op: Op) -> float:
+        """The shortest time of an operation of float operands on its own, of random numbers and with
+        constants of zero: the time does not depend on the values."""
+        single = program_of(op)
+        executable = self.load(single)
+        rng = np.random.default_rng(0)
+        inputs = {name: rng.standard_normal(t.shape, np.float32) for name, t in single.inputs.items()}
+        return float(sum(record.ms for record in executable.profile(Lifetime.QUERY, inputs, _TIMED_RUNS)))
 
     def kernel_name(self, op: Op) -> str:
         """The kernel that computes ``op``; "view" for operations that compute nothing."""

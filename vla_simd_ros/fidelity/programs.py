@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,9 @@ from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.base import Executable
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
-from vla_simd_ros.graph.ir import Array
+from vla_simd_ros.graph.int8_groups import group_names
+from vla_simd_ros.graph.ir import Array, Tensor
+from vla_simd_ros.graph.passes.quantize import with_int8_layers
 from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES, CompiledPolicy, Program
 from vla_simd_ros.inference import Observation, observation_inputs
 from vla_simd_ros.policies.base import PolicySpec
@@ -46,11 +49,17 @@ class InstructedPolicy:
         programs = {lifetime: keep(program) for lifetime, program in self.compiled.programs.items()}
         return replace(self, compiled=replace(self.compiled, programs=programs))
 
+    def with_int8(self, layers: Collection[Tensor]) -> InstructedPolicy:
+        """The same programs with the layers that compute ``layers`` in int8."""
+        return replace(self, compiled=with_int8_layers(self.compiled, layers))
 
-def instruct(checkpoint: Checkpoint, instruction: str) -> InstructedPolicy:
-    """Compile the policy of ``checkpoint``. Raises CheckpointError, InstructionError."""
+
+def instruct(checkpoint: Checkpoint, instruction: str, int8: str | Sequence[str] = "") -> InstructedPolicy:
+    """Compile the policy of ``checkpoint``, the groups named by ``int8`` in int8. Raises CheckpointError,
+    InstructionError, Int8GroupError."""
     policy = define_policy(checkpoint)
-    if not policy.spec.uses_instruction:
-        return InstructedPolicy(policy.spec, compile_graph(policy.build(), FoldCache()), None)
-    ids = np.array(checkpoint.tokenizer().encode(instruction), np.int32)
-    return InstructedPolicy(policy.spec, compile_graph(policy.build(len(ids)), FoldCache()), ids)
+    ids = None
+    if policy.spec.uses_instruction:
+        ids = np.array(checkpoint.tokenizer().encode(instruction), np.int32)
+    graph = policy.build(None if ids is None else len(ids))
+    return InstructedPolicy(policy.spec, compile_graph(graph, FoldCache(), group_names(int8)), ids)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from vla_simd_ros.graph.int8 import INT8
 from vla_simd_ros.graph.ir import Lifetime, Op, Tensor
 
 ALL = "all"
@@ -54,6 +55,16 @@ def group_names(setting: str | Sequence[str]) -> tuple[str, ...]:
     """The names in a setting: a sequence, or a text with commas."""
     parts = setting.split(",") if isinstance(setting, str) else setting
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def int8_setting(precision: str, names: str) -> str:
+    """The groups in int8, where both a precision of everything and names of groups can be given. Raises
+    :class:`Int8GroupError` for the precision int8 beside groups that are not all."""
+    if precision != INT8:
+        return names
+    if names not in ("", ALL):
+        raise Int8GroupError(f"precision is {INT8} and int8 is '{names}', expected one of the two")
+    return ALL
 
 
 def resolve_groups(names: Collection[str], groups: Mapping[str, object]) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ class PolicyNode(PipelineNode[PolicyPipeline]):
             policy.close()
             raise
         self.get_logger().info(f"{policy.name} loaded and warm after {time.monotonic() - start:.1f} s")
+        if policy.int8:
+            self.get_logger().info(f"in int8: {', '.join(policy.int8)}")
         return pipeline
 
     def _first_instruction(self, policy: Any, text: str) -> str | None:

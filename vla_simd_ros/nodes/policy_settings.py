@@ -13,6 +13,8 @@ from rclpy.validate_full_topic_name import validate_full_topic_name
 from vla_simd_ros.control.chunk import LONGEST_STEP_S, NANOSECONDS
 from vla_simd_ros.control.units import UNITS, JointUnits
 from vla_simd_ros.executors.settings import EngineSettings, settings
+from vla_simd_ros.graph.int8 import FP32, INT8
+from vla_simd_ros.graph.int8_groups import int8_setting
 from vla_simd_ros.inference import EXECUTORS
 from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError, per_joint
 from vla_simd_ros.policies.base import PolicySpec
@@ -48,7 +50,10 @@ PARAMETERS = [
         "What computes the policy: the C++ engine, PyTorch, or (slowly) NumPy.",
         choices=EXECUTORS,
     ),
-    Param("precision", "fp32", "Arithmetic of the policy.", choices=("fp32",)),
+    Param(
+        "precision", FP32, "Arithmetic of the policy; int8: of all groups of layers.", choices=(FP32, INT8)
+    ),
+    Param("int8", "", "Groups of layers in int8, with commas: their names, all, or auto; empty: none."),
     *(_engine_parameter(name) for name in ENGINE_PARAMETERS),
     Param("affinity", [-1], "CPUs that the engine's threads run on; -1: any.", minimum=-1),
     Param(
@@ -179,11 +184,13 @@ def load_options(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ParameterError: no checkpoint is named.
         SettingError: a setting has a value that it cannot have.
+        Int8GroupError: precision and int8 contradict each other.
     """
     if not values["checkpoint"]:
         raise ParameterError("checkpoint: got an empty name, expected the folder of a checkpoint")
     return {
         "executor": values["executor"],
+        "int8": int8_setting(values["precision"], values["int8"]),
         "settings": EngineSettings(
             affinity=tuple(cpu for cpu in values["affinity"] if cpu >= 0),
             **{name: values[name] for name in ENGINE_PARAMETERS},
