@@ -20,6 +20,9 @@ def cpu_info() -> dict[str, Any]:
 def available_isas() -> list[str]:
     """Instruction sets that can be chosen here, best first."""
 
+def available_int8() -> list[str]:
+    """Variants of the INT8 kernels that can be chosen here, best first."""
+
 def default_threads() -> int:
     """Threads that an engine starts when none are asked for."""
 
@@ -50,6 +53,16 @@ class PackedWeights:
     @property
     def bytes(self) -> int: ...
 
+class Int8Weights:
+    @property
+    def isa(self) -> str: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
 class View:
     def __init__(
         self,
@@ -70,16 +83,25 @@ class Engine:
         spin_us: int = 200,
         schedule: str = "dynamic",
         parallel_cutoff: int = 1024,
+        int8: str = "",
     ) -> None: ...
     @property
     def isa(self) -> str: ...
     @property
     def threads(self) -> int: ...
     @property
+    def int8_isa(self) -> str: ...
+    @property
+    def int8_tile(self) -> tuple[int, int]: ...
+    @property
     def affinity(self) -> list[int]: ...
     @property
     def tile(self) -> tuple[int, int]: ...
     def pack(self, weights: NDArray[Any], winograd_side: int = 0) -> PackedWeights: ...
+    def pack_int8(self, weights: NDArray[Any], runs: int = 1) -> Int8Weights:
+        """Weights [n, k] of a linear layer, or of a convolution with a run per row of its filter (per place
+        where it is dilated)."""
+
     def cancel(self) -> None: ...
     def resume(self) -> None: ...
     def read_bandwidth(self, bytes: int, repeats: int = 5) -> float:
@@ -98,7 +120,7 @@ class ProgramBuilder:
         self,
         label: str,
         x: View,
-        weights: PackedWeights,
+        weights: PackedWeights | Int8Weights,
         y: View,
         bias: View | None = None,
         residual: View | None = None,
@@ -111,7 +133,7 @@ class ProgramBuilder:
         label: str,
         x: View,
         in_size: Sequence[int],
-        weights: PackedWeights,
+        weights: PackedWeights | Int8Weights,
         kernel: Sequence[int],
         stride: int,
         padding: int,

@@ -3,6 +3,7 @@
 #include "bindings/bindings.hpp"
 #include "runtime/cpu_features.hpp"
 #include "runtime/dispatch.hpp"
+#include "runtime/int8_dispatch.hpp"
 #include "runtime/probe.hpp"
 
 namespace vla::python {
@@ -24,6 +25,7 @@ void register_cpu(py::module_& module) {
       },
       "Model, instruction sets, usable CPUs and cores, and cache sizes (0 where unknown).");
   module.def("available_isas", &available_isas, "Instruction sets that can be chosen here, best first.");
+  module.def("available_int8", &available_int8, "Variants of the INT8 kernels that can be chosen here, best first.");
   module.def("default_threads", &default_threads, "Threads an engine starts when none are asked for.");
   module.def(
       "fma_peak", [](const std::string& isa, double seconds) { return fma_peak(select_kernels(isa), seconds) * 1e-9; },

@@ -15,7 +15,8 @@ Schedule parse_schedule(const std::string& name) {
 }
 
 std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const std::vector<int>& affinity,
-                                    int64_t spin_us, const std::string& schedule, int64_t parallel_cutoff) {
+                                    int64_t spin_us, const std::string& schedule, int64_t parallel_cutoff,
+                                    const std::string& int8) {
   EngineOptions options;
   options.threads = threads;
   options.isa = isa;
@@ -23,6 +24,7 @@ std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const s
   options.spin_us = spin_us;
   options.schedule = parse_schedule(schedule);
   options.parallel_cutoff = parallel_cutoff;
+  options.int8 = int8;
   return std::make_shared<Engine>(options);
 }
 
@@ -35,6 +37,17 @@ std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, 
   const int64_t k = weights.shape(1);
   const py::gil_scoped_release release;
   return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, winograd_side));
+}
+
+std::shared_ptr<Int8Weights> pack_int8(Engine& engine, const FloatMatrix& weights, int64_t runs) {
+  if (weights.ndim() != 2 || runs < 1 || weights.shape(1) % runs != 0) {
+    throw std::invalid_argument("INT8 weights: expected [n, k] with k a multiple of runs=" + std::to_string(runs));
+  }
+  const float* data = weights.data();
+  const int64_t n = weights.shape(0);
+  const Int8Runs parts{runs, weights.shape(1) / runs};
+  const py::gil_scoped_release release;
+  return std::const_pointer_cast<Int8Weights>(engine.pack_int8(data, n, parts));
 }
 
 }  // namespace
@@ -51,14 +64,23 @@ void register_engine(py::module_& module) {
       .def_property_readonly("winograd_side", &PackedWeights::winograd_side)
       .def_property_readonly("bytes", &PackedWeights::bytes);
 
+  py::class_<Int8Weights, std::shared_ptr<Int8Weights>>(module, "Int8Weights",
+                                                        "Weights [n, k] quantized for one variant of INT8 kernels.")
+      .def_property_readonly("isa", [](const Int8Weights& weights) { return weights.kernels().name; })
+      .def_property_readonly("n", &Int8Weights::n)
+      .def_property_readonly("k", &Int8Weights::k)
+      .def_property_readonly("bytes", &Int8Weights::bytes);
+
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine", "Kernels, a team of threads and scratch memory.")
       .def(py::init(&make_engine), py::arg("threads") = 0, py::arg("isa") = "",
            py::arg("affinity") = std::vector<int>{}, py::arg("spin_us") = EngineOptions().spin_us,
            py::arg("schedule") = "dynamic", py::arg("parallel_cutoff") = EngineOptions().parallel_cutoff,
-           py::call_guard<py::gil_scoped_release>(),
+           py::arg("int8") = "", py::call_guard<py::gil_scoped_release>(),
            "threads 0: one per usable core, or per CPU in affinity; isa empty: VLA_SIMD_ISA or the best available; "
+           "int8 empty: VLA_SIMD_INT8 or the best INT8 kernels with the vectors of isa; "
            "spin_us: how long idle threads poll before they sleep.")
       .def_property_readonly("isa", [](const Engine& engine) { return engine.kernels().isa; })
+      .def_property_readonly("int8_isa", [](const Engine& engine) { return engine.int8_kernels().name; })
       .def_property_readonly("threads", &Engine::threads)
       .def_property_readonly("affinity", &Engine::affinity)
       .def_property_readonly("tile", [](const Engine& engine) {
@@ -66,6 +88,12 @@ void register_engine(py::module_& module) {
       })
       .def("pack", &pack, py::arg("weights"), py::arg("winograd_side") = 0,
            "Packs weights [n, k] of float32; with a side of 2 or 4, 3x3 filters for Winograd's method.")
+      .def_property_readonly("int8_tile", [](const Engine& engine) {
+        return std::make_pair(engine.int8_kernels().tile_rows, engine.int8_kernels().tile_cols);
+      })
+      .def("pack_int8", &pack_int8, py::arg("weights"), py::arg("runs") = 1,
+           "Quantizes and packs weights [n, k] of float32 for INT8 kernels. A convolution has a run per row of its "
+           "filter, or per place where it is dilated.")
       .def("cancel", &Engine::cancel, "Ends the run in flight, and later ones until resume(), with Cancelled.")
       .def("resume", &Engine::resume)
       .def("read_bandwidth", &Engine::read_bandwidth, py::arg("bytes"), py::arg("repeats") = 5,

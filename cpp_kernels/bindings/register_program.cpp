@@ -7,7 +7,8 @@ namespace vla::python {
 namespace {
 
 using OptionalView = std::optional<Operand>;
-using Weights = std::shared_ptr<PackedWeights>;
+// Packed for the fp32 kernels or for the INT8 ones.
+using Weights = std::variant<std::shared_ptr<PackedWeights>, std::shared_ptr<Int8Weights>>;
 using Size = std::pair<int64_t, int64_t>;
 
 ImageSize image(const Size& size) { return ImageSize{size.first, size.second}; }
@@ -35,20 +36,23 @@ Binary parse_binary(const std::string& op, const std::string& name) {
 class Builder {
  public:
   Builder(std::shared_ptr<Engine> engine, std::shared_ptr<Arena> arena)
-      : engine_(std::move(engine)), builder_(engine_->kernels(), engine_->sharing(), std::move(arena)) {}
+      : engine_(std::move(engine)), builder_(engine_->kernels(), engine_->int8_kernels(), engine_->sharing(), std::move(arena)) {}
 
   void linear(const std::string& label, const Operand& x, const Weights& weights, const Operand& y,
               const OptionalView& bias, const OptionalView& residual, const std::string& activation,
               const OptionalView& gamma, const OptionalView& beta) {
-    builder_.linear(label, x, weights, y, {bias, residual, parse_activation(label, activation), gamma, beta});
+    const EpilogueOperands epilogue{bias, residual, parse_activation(label, activation), gamma, beta};
+    std::visit([&](const auto& packed) { builder_.linear(label, x, packed, y, epilogue); }, weights);
   }
 
   void conv2d(const std::string& label, const Operand& x, const Size& in, const Weights& weights, const Size& kernel,
               int64_t stride, int64_t padding, int64_t dilation, const Operand& y, const Size& out,
               const OptionalView& bias, const OptionalView& residual, const std::string& activation,
               const OptionalView& gamma, const OptionalView& beta) {
-    builder_.conv2d(label, x, image(in), weights, Window{image(kernel), stride, padding, dilation}, y, image(out),
-                    {bias, residual, parse_activation(label, activation), gamma, beta});
+    const EpilogueOperands epilogue{bias, residual, parse_activation(label, activation), gamma, beta};
+    const Window window{image(kernel), stride, padding, dilation};
+    std::visit([&](const auto& packed) { builder_.conv2d(label, x, image(in), packed, window, y, image(out), epilogue); },
+               weights);
   }
 
   void max_pool2d(const std::string& label, const Operand& x, const Size& in, int64_t kernel, int64_t stride,

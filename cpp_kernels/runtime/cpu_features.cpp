@@ -11,6 +11,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace vla {
@@ -65,7 +68,11 @@ std::vector<std::string> detect_features() {
 
 #elif defined(__aarch64__)
 
-std::vector<std::string> detect_features() { return {"neon"}; }
+std::vector<std::string> detect_features() {
+  std::vector<std::string> found = {"neon"};
+  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) found.emplace_back("asimddp");
+  return found;
+}
 
 #else
 

@@ -38,6 +38,14 @@ std::string why_not(const Isa& isa, const CpuInfo& cpu) {
 
 }  // namespace
 
+std::string why_not_isa(const std::string& isa) {
+  const CpuInfo cpu = cpu_info();
+  for (const Isa& known : known_isas()) {
+    if (isa == known.name) return why_not(known, cpu);
+  }
+  return "unknown instruction set";
+}
+
 std::vector<std::string> available_isas() {
   const CpuInfo cpu = cpu_info();
   std::vector<std::string> names;

@@ -11,6 +11,9 @@ namespace vla {
 // Instruction sets that this build contains and this CPU has, best first.
 std::vector<std::string> available_isas();
 
+// Why the kernels of `isa` cannot run here; empty where they can.
+std::string why_not_isa(const std::string& isa);
+
 // The kernels of `isa`; of the environment variable VLA_SIMD_ISA where `isa` is empty; of the best available
 // one where that is unset too. Throws std::invalid_argument that says where the name came from and why
 // it cannot be had.

@@ -9,6 +9,7 @@
 #include "runtime/cpu_features.hpp"
 #include "runtime/dispatch.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/int8_dispatch.hpp"
 
 namespace vla {
 namespace {
@@ -36,7 +37,10 @@ int64_t elapsed_ns(std::chrono::steady_clock::time_point since) {
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
-    : kernels_(select_kernels(options.isa)), affinity_(options.affinity), pool_(pool_options(options)),
+    : kernels_(select_kernels(options.isa)),
+      int8_(select_int8(options.int8, kernels_.isa)),
+      affinity_(options.affinity),
+      pool_(pool_options(options)),
       sharing_{pool_.threads(), pool_.schedule(), options.parallel_cutoff} {}
 
 void Engine::prepare(const Program& program) {
@@ -54,7 +58,7 @@ void Engine::run(const Program& program, int64_t* op_ns) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const AffinityScope scope(affinity_);
   auto* floats = reinterpret_cast<float*>(workspace_.data());
-  const Team team{kernels_, pool_, Workspace{floats, floats + capacity_.shared, capacity_.per_thread}};
+  const Team team{kernels_, int8_, pool_, Workspace{floats, floats + capacity_.shared, capacity_.per_thread}};
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
     if (op_ns == nullptr) {
@@ -73,6 +77,12 @@ std::shared_ptr<const PackedWeights> Engine::pack(const float* weights, int64_t 
   const std::lock_guard<std::mutex> lock(mutex_);
   const AffinityScope scope(affinity_);
   return std::make_shared<const PackedWeights>(kernels_, pool_, weights, n, k, winograd_side);
+}
+
+std::shared_ptr<const Int8Weights> Engine::pack_int8(const float* weights, int64_t n, Int8Runs runs) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const AffinityScope scope(affinity_);
+  return std::make_shared<const Int8Weights>(int8_, pool_, weights, n, runs);
 }
 
 double Engine::read_bandwidth(int64_t bytes, int repeats) {

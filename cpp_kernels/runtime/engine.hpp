@@ -18,6 +18,7 @@ namespace vla {
 struct EngineOptions {
   int threads = 0;            // 0: one per physical core that this process may use
   std::string isa;            // empty: VLA_SIMD_ISA, or the best available
+  std::string int8;           // empty: VLA_SIMD_INT8, or the best available with the vectors of isa
   std::vector<int> affinity;  // CPUs to run on; empty: anywhere
   int64_t spin_us = PoolOptions().spin_us;
   Schedule schedule = PoolOptions().schedule;
@@ -42,6 +43,7 @@ class Engine {
   explicit Engine(const EngineOptions& options);
 
   const KernelTable& kernels() const { return kernels_; }
+  const Int8Table& int8_kernels() const { return int8_; }
   int threads() const { return pool_.threads(); }
   const std::vector<int>& affinity() const { return affinity_; }
   // How programs for this engine are cut.
@@ -56,6 +58,8 @@ class Engine {
 
   // Packs weights on this engine's threads; see PackedWeights.
   std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k, int64_t winograd_side = 0);
+  // The same for INT8 weights [n][runs][run]; see Int8Weights.
+  std::shared_ptr<const Int8Weights> pack_int8(const float* weights, int64_t n, Int8Runs runs);
 
   // Bytes per second that the threads read together, over and over, from a buffer of `bytes`: the best of `repeats`.
   // A buffer that fits into a cache tells that cache's bandwidth.
@@ -68,6 +72,7 @@ class Engine {
 
  private:
   const KernelTable& kernels_;
+  const Int8Table& int8_;
   std::vector<int> affinity_;
   ThreadPool pool_;
   Sharing sharing_;

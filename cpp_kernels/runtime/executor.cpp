@@ -1,8 +1,10 @@
 #include "runtime/executor.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "runtime/engine.hpp"
+#include "runtime/int8_input.hpp"
 
 namespace vla {
 namespace {
@@ -29,6 +31,35 @@ void execute(const WinogradRecord& op, const Team& team) {
   team.pool.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
     team.kernels.winograd(op.side, op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk),
                           team.workspace.of(thread));
+  });
+}
+
+void execute(const Int8LinearRecord& op, const Team& team) {
+  const Int8Input input = int8_input(team.workspace.shared, op.args.m);
+  for_ranges(team, op.args.m, op.quantize_chunks,
+             [&](Range rows) { team.int8.quantize_rows(op.args, rows, input); });
+  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
+    team.int8.linear(op.args, input, op.grid.row_range(chunk), op.grid.panel_range(chunk));
+  });
+}
+
+// The scale of the image, from the largest value of each of its parts, which are kept behind it meanwhile.
+void find_int8_scale(const Int8Conv2dRecord& op, const Team& team, float* scale) {
+  const int64_t values = op.args.in_h * op.args.in_w * op.args.in_c;
+  float* largest = scale + 1;
+  team.pool.run(op.quantize_chunks, [&](int64_t chunk, int) noexcept {
+    largest[chunk] = team.int8.largest(op.args.x, slice_of(values, op.quantize_chunks, chunk));
+  });
+  *scale = *std::max_element(largest, largest + op.quantize_chunks) / static_cast<float>(kInt8Limit);
+}
+
+void execute(const Int8Conv2dRecord& op, const Team& team) {
+  const Int8Input input = int8_input(team.workspace.shared, 1 + op.quantize_chunks);
+  find_int8_scale(op, team, input.scales);
+  for_ranges(team, op.args.in_h + 2 * op.args.padding, op.quantize_chunks,
+             [&](Range rows) { team.int8.quantize_image(op.args, rows, input); });
+  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
+    team.int8.conv2d(op.args, input, op.grid.row_range(chunk), op.grid.panel_range(chunk));
   });
 }
 

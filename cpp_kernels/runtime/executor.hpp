@@ -16,6 +16,7 @@ struct Workspace {
 
 struct Team {
   const KernelTable& kernels;
+  const Int8Table& int8;
   ThreadPool& pool;
   Workspace workspace;
 };

@@ -25,10 +25,10 @@ int64_t even_chunks(int64_t units, int64_t least, int64_t cost, const Sharing& s
   return sharing.threads * std::clamp(pieces, int64_t{1}, kPiecesPerThread);
 }
 
-Grid grid_of(const KernelTable& kernels, int64_t m, int64_t n) {
+Grid grid_of(TileSize tile, int64_t m, int64_t n) {
   Grid grid;
   grid.rows = m;
-  grid.panels = ceil_div(n, kernels.tile_cols);
+  grid.panels = ceil_div(n, tile.cols);
   return grid;
 }
 
@@ -38,10 +38,10 @@ int64_t chunk_count(int64_t units, int64_t unit_cost, const Sharing& sharing) {
   return even_chunks(units, 1, units * unit_cost, sharing);
 }
 
-Grid cut_linear(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, const Sharing& sharing) {
-  Grid grid = grid_of(kernels, m, n);
-  const int64_t tiles = ceil_div(m, kernels.tile_rows);
-  const int64_t cost = 2 * tiles * kernels.tile_rows * grid.panels * kernels.tile_cols * k;
+Grid cut_linear(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing) {
+  Grid grid = grid_of(tile, m, n);
+  const int64_t tiles = ceil_div(m, tile.rows);
+  const int64_t cost = 2 * tiles * tile.rows * grid.panels * tile.cols * k;
   // Each thread reads its part of one operand and the whole of the other: share out the larger one, as long as
   // it has enough pieces.
   const int64_t enough = int64_t{2} * sharing.threads;
@@ -55,10 +55,10 @@ Grid cut_linear(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, con
   return grid;
 }
 
-Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, const Sharing& sharing) {
-  Grid grid = grid_of(kernels, m, n);
-  const int64_t tiles = ceil_div(m, kernels.tile_rows);
-  const int64_t cost = 2 * tiles * kernels.tile_rows * grid.panels * kernels.tile_cols * k;
+Grid cut_conv2d(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing) {
+  Grid grid = grid_of(tile, m, n);
+  const int64_t tiles = ceil_div(m, tile.rows);
+  const int64_t cost = 2 * tiles * tile.rows * grid.panels * tile.cols * k;
   if (tiles >= 2 * sharing.threads) {
     grid.row_chunks = even_chunks(tiles, kMinTilesPerChunk, cost, sharing);
   } else {
@@ -67,12 +67,12 @@ Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, con
   return grid;
 }
 
-Grid cut_winograd(const KernelTable& kernels, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side,
+Grid cut_winograd(TileSize tile, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side,
                   const Sharing& sharing) {
-  Grid grid = grid_of(kernels, tiles, out_c);
+  Grid grid = grid_of(tile, tiles, out_c);
   const int64_t products = (side + 2) * (side + 2);
-  const int64_t units = ceil_div(tiles, kernels.tile_rows);
-  const int64_t cost = 2 * units * kernels.tile_rows * grid.panels * kernels.tile_cols * in_c * products;
+  const int64_t units = ceil_div(tiles, tile.rows);
+  const int64_t cost = 2 * units * tile.rows * grid.panels * tile.cols * in_c * products;
   // A thread with a part of the tiles reads all filters, and one with a part of the filters transforms the whole
   // image, which costs about four times as much per value.
   const bool filters_larger = out_c > kTransformCost * tiles || units < sharing.threads;

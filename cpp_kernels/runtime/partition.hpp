@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/kernels.hpp"
+#include "kernels/int8.hpp"
 
 namespace vla {
 
@@ -32,6 +32,14 @@ struct Sharing {
 // Chunks for `units` equal pieces of work, each of `unit_cost` floating-point operations.
 int64_t chunk_count(int64_t units, int64_t unit_cost, const Sharing& sharing);
 
+// The register tile of the kernels that compute the pieces.
+struct TileSize {
+  TileSize(const KernelTable& kernels) : rows(kernels.tile_rows), cols(kernels.tile_cols) {}
+  TileSize(const Int8Table& kernels) : rows(kernels.tile_rows), cols(kernels.tile_cols) {}
+  int64_t rows;
+  int64_t cols;
+};
+
 // A matrix cut into row_chunks x panel_chunks pieces.
 struct Grid {
   int64_t rows = 0;
@@ -45,14 +53,14 @@ struct Grid {
 };
 
 // For y[m][n] = x[m][k] * w[n][k]^T.
-Grid cut_linear(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, const Sharing& sharing);
+Grid cut_linear(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing);
 
 // For a convolution with m output pixels: cut by rows where there are enough of them, because a cut by panels has
 // every thread gather the patches anew.
-Grid cut_conv2d(const KernelTable& kernels, int64_t m, int64_t n, int64_t k, const Sharing& sharing);
+Grid cut_conv2d(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing);
 
 // For a 3x3 convolution by Winograd's method, with rows of the grid for the tiles of side x side output pixels.
-Grid cut_winograd(const KernelTable& kernels, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side,
+Grid cut_winograd(TileSize tile, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side,
                   const Sharing& sharing);
 
 }  // namespace vla

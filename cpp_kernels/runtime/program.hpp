@@ -12,6 +12,7 @@
 #include "kernels/kernels.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/constants.hpp"
+#include "runtime/int8_weights.hpp"
 #include "runtime/partition.hpp"
 
 namespace vla {
@@ -95,8 +96,22 @@ struct EmbeddingRecord {
   int64_t cols = 0;
 };
 
+// An INT8 linear layer; its grids are for the product.
+struct Int8LinearRecord {
+  LinearArgs args;
+  int64_t quantize_chunks = 1;
+  Grid grid;
+};
+
+// An INT8 convolution.
+struct Int8Conv2dRecord {
+  Conv2dArgs args;
+  int64_t quantize_chunks = 1;
+  Grid grid;
+};
+
 using Record =
-    std::variant<LinearRecord, Conv2dRecord, WinogradRecord, MaxPool2dRecord, AttentionRecord, NormRecord, BinaryRecord,
+    std::variant<Int8LinearRecord, Int8Conv2dRecord, LinearRecord, Conv2dRecord, WinogradRecord, MaxPool2dRecord, AttentionRecord, NormRecord, BinaryRecord,
                  PointwiseRecord, MeanRowsRecord, LookupRecord, EmbeddingRecord>;
 
 struct Op {
@@ -117,6 +132,7 @@ struct Program {
   // What the records point into.
   std::vector<std::shared_ptr<const Constant>> constants;
   std::vector<std::shared_ptr<const PackedWeights>> weights;
+  std::vector<std::shared_ptr<const Int8Weights>> int8_weights;
 };
 
 }  // namespace vla

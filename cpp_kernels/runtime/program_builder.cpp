@@ -55,8 +55,9 @@ int64_t query_chunks(int64_t chunks, int64_t heads, int64_t tiles, int64_t threa
 
 }  // namespace
 
-ProgramBuilder::ProgramBuilder(const KernelTable& kernels, const Sharing& sharing, std::shared_ptr<Arena> arena)
-    : kernels_(kernels), sharing_(sharing) {
+ProgramBuilder::ProgramBuilder(const KernelTable& kernels, const Int8Table& int8_kernels, const Sharing& sharing,
+                               std::shared_ptr<Arena> arena)
+    : kernels_(kernels), int8_(int8_kernels), sharing_(sharing) {
   if (!arena) throw ProgramError("program: no arena");
   program_.arena = std::move(arena);
 }
@@ -112,13 +113,9 @@ Epilogue ProgramBuilder::checked_epilogue(const OperandCheck& check, const Epilo
   return checked;
 }
 
-void ProgramBuilder::linear(const std::string& label, const Operand& x, std::shared_ptr<const PackedWeights> weights,
-                            const Operand& y, const EpilogueOperands& epilogue) {
-  const OperandCheck check = this->check(label);
-  check_weights(check, weights, y.cols, x.cols);
-  check.require(weights->winograd_side() == 0, "weights are packed for a convolution by Winograd's method");
-  LinearRecord record;
-  LinearArgs& args = record.args;
+LinearArgs ProgramBuilder::linear_args(const OperandCheck& check, const Operand& x, const Operand& y,
+                                       const EpilogueOperands& epilogue) const {
+  LinearArgs args;
   args.m = x.rows;
   args.n = y.cols;
   args.k = x.cols;
@@ -128,24 +125,29 @@ void ProgramBuilder::linear(const std::string& label, const Operand& x, std::sha
   args.y_ld = y.ld;
   check.require_apart("x", x, y);
   args.epilogue = checked_epilogue(check, epilogue, y, args.m, args.n);
-  args.packed = weights->data();
-  record.grid = cut_linear(kernels_, args.m, args.n, args.k, sharing(y));
+  return args;
+}
+
+void ProgramBuilder::linear(const std::string& label, const Operand& x, std::shared_ptr<const PackedWeights> weights,
+                            const Operand& y, const EpilogueOperands& epilogue) {
+  const OperandCheck check = this->check(label);
+  check_weights(check, weights, y.cols, x.cols);
+  check.require(weights->winograd_side() == 0, "weights are packed for a convolution by Winograd's method");
+  LinearRecord record;
+  record.args = linear_args(check, x, y, epilogue);
+  record.args.packed = weights->data();
+  record.grid = cut_linear(kernels_, record.args.m, record.args.n, record.args.k, sharing(y));
   keep(x);
   keep(epilogue);
   program_.weights.push_back(std::move(weights));
   add(label, record);
 }
 
-void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSize in,
-                            std::shared_ptr<const PackedWeights> weights, const Window& window, const Operand& y,
-                            ImageSize out, const EpilogueOperands& epilogue) {
-  const OperandCheck check = this->check(label);
+Conv2dArgs ProgramBuilder::conv2d_args(const OperandCheck& check, const Operand& x, const ImageSize& in,
+                                       const Window& window, const Operand& y, const ImageSize& out,
+                                       const EpilogueOperands& epilogue) const {
   check_window(check, in, window, out);
   check.require_positive("x", x.cols);
-  check_weights(check, weights, y.cols, window.kernel.height * window.kernel.width * x.cols);
-  check.require(weights->winograd_side() == 0 || (window.kernel.height == 3 && window.kernel.width == 3 &&
-                                                  window.stride == 1 && window.dilation == 1),
-                "weights are packed for Winograd's method, which is for 3x3 kernels with stride and dilation 1");
   Conv2dArgs args;
   args.x = check.f32("x", x, in.height * in.width, x.cols);
   check.require_dense("x", x);
@@ -164,6 +166,18 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
   args.dilation = window.dilation;
   check.require_apart("x", x, y);
   args.epilogue = checked_epilogue(check, epilogue, y, y.rows, y.cols);
+  return args;
+}
+
+void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSize in,
+                            std::shared_ptr<const PackedWeights> weights, const Window& window, const Operand& y,
+                            ImageSize out, const EpilogueOperands& epilogue) {
+  const OperandCheck check = this->check(label);
+  Conv2dArgs args = conv2d_args(check, x, in, window, y, out, epilogue);
+  check_weights(check, weights, y.cols, window.kernel.height * window.kernel.width * x.cols);
+  check.require(weights->winograd_side() == 0 || (window.kernel.height == 3 && window.kernel.width == 3 &&
+                                                  window.stride == 1 && window.dilation == 1),
+                "weights are packed for Winograd's method, which is for 3x3 kernels with stride and dilation 1");
   args.packed = weights->data();
   add_conv2d(label, args, *weights);
   keep(x);

@@ -42,14 +42,19 @@ struct Heads {
 // keep the arena and all constants alive.
 class ProgramBuilder {
  public:
-  ProgramBuilder(const KernelTable& kernels, const Sharing& sharing, std::shared_ptr<Arena> arena);
+  ProgramBuilder(const KernelTable& kernels, const Int8Table& int8_kernels, const Sharing& sharing,
+                 std::shared_ptr<Arena> arena);
 
-  // y = epilogue(x * weights^T)
+  // y = epilogue(x * weights^T). Weights may also be INT8 ones; then the input is quantized when the program runs.
   void linear(const std::string& label, const Operand& x, std::shared_ptr<const PackedWeights> weights,
+              const Operand& y, const EpilogueOperands& epilogue);
+  void linear(const std::string& label, const Operand& x, std::shared_ptr<const Int8Weights> weights,
               const Operand& y, const EpilogueOperands& epilogue);
   // x and y are images as pixels x channels; the weights are packed as [out_c][kernel.h * kernel.w * in_c]. Those
   // packed for Winograd's method are for a 3x3 kernel with stride and dilation 1.
   void conv2d(const std::string& label, const Operand& x, ImageSize in, std::shared_ptr<const PackedWeights> weights,
+              const Window& window, const Operand& y, ImageSize out, const EpilogueOperands& epilogue);
+  void conv2d(const std::string& label, const Operand& x, ImageSize in, std::shared_ptr<const Int8Weights> weights,
               const Window& window, const Operand& y, ImageSize out, const EpilogueOperands& epilogue);
   void max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,
                   const Operand& y, ImageSize out);
@@ -77,9 +82,16 @@ class ProgramBuilder {
   OperandCheck check(const std::string& label) const { return OperandCheck(*program_.arena, label); }
   Epilogue checked_epilogue(const OperandCheck& check, const EpilogueOperands& epilogue, const Operand& y, int64_t m,
                             int64_t n) const;
+  LinearArgs linear_args(const OperandCheck& check, const Operand& x, const Operand& y,
+                         const EpilogueOperands& epilogue) const;
+  Conv2dArgs conv2d_args(const OperandCheck& check, const Operand& x, const ImageSize& in, const Window& window,
+                         const Operand& y, const ImageSize& out, const EpilogueOperands& epilogue) const;
+  void need_int8_input(int64_t scales, int64_t bytes);
   void add_conv2d(const std::string& label, const Conv2dArgs& args, const PackedWeights& weights);
   void check_weights(const OperandCheck& check, const std::shared_ptr<const PackedWeights>& weights, int64_t n,
                      int64_t k) const;
+  void check_weights(const OperandCheck& check, const std::shared_ptr<const Int8Weights>& weights, int64_t n,
+                     Int8Runs runs) const;
   Sharing sharing_for(int64_t elements) const;
   Sharing sharing(const Operand& y) const { return sharing_for(y.rows * y.cols); }
   void keep(const Operand& operand);
@@ -87,6 +99,7 @@ class ProgramBuilder {
   void add(const std::string& label, Record record) { program_.ops.push_back(Op{label, std::move(record)}); }
 
   const KernelTable& kernels_;
+  const Int8Table& int8_;
   Sharing sharing_;
   Program program_;
 };

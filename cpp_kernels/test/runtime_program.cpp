@@ -3,6 +3,7 @@
 
 #include "check.hpp"
 #include "runtime/dispatch.hpp"
+#include "runtime/int8_dispatch.hpp"
 #include "runtime/program_builder.hpp"
 
 using namespace vla;
@@ -15,13 +16,14 @@ class Fixture {
  public:
   Fixture() : pool(PoolOptions{1, {}, 0}), arena(std::make_shared<Arena>(kArenaBytes)) {}
 
-  ProgramBuilder builder() { return ProgramBuilder(kernels, {2}, arena); }
+  ProgramBuilder builder() { return ProgramBuilder(kernels, int8_kernels, {2}, arena); }
   std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k) {
     const std::vector<float> values(static_cast<std::size_t>(n * k), 0.5f);
     return std::make_shared<const PackedWeights>(kernels, pool, values.data(), n, k);
   }
 
   const KernelTable& kernels = select_kernels("portable");
+  const Int8Table& int8_kernels = select_int8("portable", "portable");
   ThreadPool pool;
   std::shared_ptr<Arena> arena;
 };
@@ -136,7 +138,7 @@ TEST(types_must_fit) {
 
 TEST(weights_must_be_there_and_for_these_kernels) {
   check_refused("no weights", [](ProgramBuilder& builder) {
-    builder.linear("probe", at(kX, 4, 8), nullptr, at(kY, 4, 16), {});
+    builder.linear("probe", at(kX, 4, 8), std::shared_ptr<const PackedWeights>(), at(kY, 4, 16), {});
   });
   const KernelTable& best = select_kernels("");
   if (best.isa == std::string("portable")) return;
@@ -252,7 +254,7 @@ TEST(other_operations_must_fit) {
 TEST(an_arena_is_needed) {
   bool refused = false;
   try {
-    ProgramBuilder builder(select_kernels("portable"), {1}, nullptr);
+    ProgramBuilder builder(select_kernels("portable"), select_int8("portable", "portable"), {1}, nullptr);
   } catch (const ProgramError&) {
     refused = true;
   }

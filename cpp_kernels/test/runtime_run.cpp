@@ -30,7 +30,7 @@ std::vector<float> random_floats(int64_t count, unsigned seed) {
 class Network {
  public:
   explicit Network(const EngineOptions& options) : engine(options), arena(std::make_shared<Arena>(int64_t{4} << 20)) {
-    ProgramBuilder builder(engine.kernels(), engine.sharing(), arena);
+    ProgramBuilder builder(engine.kernels(), engine.int8_kernels(), engine.sharing(), arena);
     const Operand image = place(kPixels, 3, DType::kU8);
     const Operand pixels = place(kPixels, 3);
     builder.lookup_u8("normalize", image, constant(3, 256), pixels);

@@ -49,6 +49,7 @@ class EngineConstants:
     def __init__(self, engine: _engine.Engine) -> None:
         self._engine = engine
         self._packed: dict[int, IdentityCache[_engine.PackedWeights]] = {}
+        self._int8: dict[int, IdentityCache[_engine.Int8Weights]] = {}
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
         self._tables: IdentityCache[_engine.Constant] = IdentityCache()
 
@@ -60,6 +61,15 @@ class EngineConstants:
             return self._engine.pack(weight.array().reshape(weight.shape[0], -1), winograd_side)
 
         return self._packed.setdefault(winograd_side, IdentityCache()).get((weight,), make)
+
+    def int8(self, weight: LazyArray, runs: int) -> _engine.Int8Weights:
+        """A weight quantized for the engine's INT8 kernels; each output channel has ``runs`` runs of weights
+        for adjacent input values. Raises ValueError for more weights than the sums of products can take."""
+
+        def make() -> _engine.Int8Weights:
+            return self._engine.pack_int8(weight.array().reshape(weight.shape[0], -1), runs)
+
+        return self._int8.setdefault(runs, IdentityCache()).get((weight,), make)
 
     def plain(self, value: LazyArray) -> tuple[_engine.Constant, int]:
         """The array as it is, at an offset in bytes from the beginning of a constant."""

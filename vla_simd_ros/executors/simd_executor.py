@@ -64,6 +64,11 @@ class SimdExecutor:
         return str(self._engine.isa)
 
     @property
+    def int8_isa(self) -> str:
+        """The variant of the INT8 kernels in use."""
+        return str(self._engine.int8_isa)
+
+    @property
     def threads(self) -> int:
         """Threads that compute, the caller's included."""
         return int(self._engine.threads)

@@ -10,6 +10,7 @@ import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.convolution import ConvolutionChoice, algorithm
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.graph.errors import GraphError
+from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import LazyArray, Op, Tensor
 from vla_simd_ros.graph.programs import Program
 from vla_simd_ros.graph.storage import VIEWS, Place, Storage
@@ -30,6 +31,9 @@ def kernel_name(engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice)
     compute nothing."""
     if op.kind == "concat" or op.kind in VIEWS:
         return "view"
+    if precision_of(op.attrs) == INT8:
+        rows, cols = engine.int8_tile
+        return f"{op.kind}_int8_{engine.int8_isa}_{rows}x{cols}"
     kernel = algorithm(convolutions.side(op)) if op.kind == "conv2d" else op.kind
     if op.kind not in ("linear", "conv2d"):
         return f"{kernel}_{engine.isa}"
@@ -104,8 +108,13 @@ class Lowering:
             raise GraphError(f"{op.kind} '{op.output.name}': {role} is {name}, expected a constant")
         return self._values[tensor]
 
-    def weights(self, op: Op) -> _engine.PackedWeights:
+    def weights(self, op: Op) -> _engine.PackedWeights | _engine.Int8Weights:
         weight = self.constant(op, "weight", op.inputs[1])
+        if precision_of(op.attrs) == INT8:
+            try:
+                return self._constants.int8(weight, _int8_runs(op))
+            except ValueError as error:
+                raise GraphError(f"{op.kind} '{op.output.name}': {error}") from None
         return self._constants.packed(weight, self._convolutions.side(op))
 
     def pixel_table(self, op: Op) -> _engine.View:
@@ -115,6 +124,15 @@ class Lowering:
         )
         channels = op.output.shape[-1]
         return _engine.View(0, channels, 256, 256, "float32", table)
+
+
+def _int8_runs(op: Op) -> int:
+    """How many runs of adjacent input values an output value is computed from: one for a linear layer, one
+    per row of a filter, or per place of it where it is dilated."""
+    if op.kind == "linear":
+        return 1
+    height, width = list(op.operands())[1].shape[1:3]
+    return height if op.attrs["dilation"] == 1 else height * width
 
 
 def _operands(lowering: Lowering, op: Op) -> list[_engine.View]:

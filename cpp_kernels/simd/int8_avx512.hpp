@@ -1,0 +1,82 @@
+// INT8 products in 512-bit registers: of bytes by AVX512-VNNI, or of 16-bit pairs by AVX-512 BW.
+#pragma once
+
+namespace vla::VLA_ISA {
+
+struct Sums {
+  __m512i v;
+};
+struct Weights {
+  __m512i v;
+};
+struct Group {
+  __m512i v;
+};
+
+#ifdef VLA_INT8_DOT
+
+constexpr const char* kInt8Name = "avx512vnni";
+constexpr int kInt8TileRows = 13;
+constexpr int kInt8TileVecs = 2;
+
+using Quantized = uint8_t;
+using PackedWeight = int8_t;
+constexpr int kGroup = 4;
+constexpr int kZeroPoint = 128;
+
+// In assembly for the reason given at the fp32 multiply_add.
+VLA_INLINE void multiply_add(Sums& sum, Group a, Weights w) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sum.v) : "v"(a.v), "v"(w.v));
+}
+
+VLA_INLINE void store_quantized(Quantized* to, Vec x) {
+  const __m512i wide = _mm512_add_epi32(_mm512_cvtps_epi32(x.v), _mm512_set1_epi32(kZeroPoint));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(wide));
+}
+
+#else
+
+constexpr const char* kInt8Name = "avx512";
+constexpr int kInt8TileRows = 12;
+constexpr int kInt8TileVecs = 2;
+
+using Quantized = int16_t;
+using PackedWeight = int16_t;
+constexpr int kGroup = 2;
+constexpr int kZeroPoint = 0;
+
+VLA_INLINE void multiply_add(Sums& sum, Group a, Weights w) {
+  sum.v = _mm512_add_epi32(sum.v, _mm512_madd_epi16(a.v, w.v));
+}
+
+VLA_INLINE void store_quantized(Quantized* to, Vec x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x.v)));
+}
+
+#endif
+
+VLA_INLINE int64_t weight_place(int64_t lane, int64_t value) { return lane * kGroup + value; }
+
+VLA_INLINE Weights load_weights(const PackedWeight* p) { return {_mm512_loadu_si512(p)}; }
+VLA_INLINE Sums load_sums(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
+VLA_INLINE void store_sums(int32_t* p, Sums a) { _mm512_storeu_si512(p, a.v); }
+VLA_INLINE Vec to_float(Sums a) { return {_mm512_cvtepi32_ps(a.v)}; }
+
+// A group fills 32 bits.
+VLA_INLINE Group load_group(const Quantized* p) {
+  int32_t group;
+  __builtin_memcpy(&group, p, sizeof group);
+  return {_mm512_set1_epi32(group)};
+}
+
+// Four adjacent groups of a row, broadcast from memory when taken.
+struct FourGroups {
+  const Quantized* p;
+};
+VLA_INLINE FourGroups load_four_groups(const Quantized* p) { return {p}; }
+template <int I>
+VLA_INLINE Group take_group(FourGroups four) {
+  return load_group(four.p + I * kGroup);
+}
+
+}  // namespace vla::VLA_ISA
