@@ -83,6 +83,7 @@ class Engine:
         spin_us: int = 200,
         schedule: str = "dynamic",
         parallel_cutoff: int = 1024,
+        block_rows: int = 0,
         int8: str = "",
     ) -> None: ...
     @property

@@ -16,7 +16,7 @@ Schedule parse_schedule(const std::string& name) {
 
 std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const std::vector<int>& affinity,
                                     int64_t spin_us, const std::string& schedule, int64_t parallel_cutoff,
-                                    const std::string& int8) {
+                                    int64_t block_rows, const std::string& int8) {
   EngineOptions options;
   options.threads = threads;
   options.isa = isa;
@@ -24,6 +24,7 @@ std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const s
   options.spin_us = spin_us;
   options.schedule = parse_schedule(schedule);
   options.parallel_cutoff = parallel_cutoff;
+  options.block_rows = block_rows;
   options.int8 = int8;
   return std::make_shared<Engine>(options);
 }
@@ -75,7 +76,8 @@ void register_engine(py::module_& module) {
       .def(py::init(&make_engine), py::arg("threads") = 0, py::arg("isa") = "",
            py::arg("affinity") = std::vector<int>{}, py::arg("spin_us") = EngineOptions().spin_us,
            py::arg("schedule") = "dynamic", py::arg("parallel_cutoff") = EngineOptions().parallel_cutoff,
-           py::arg("int8") = "", py::call_guard<py::gil_scoped_release>(),
+           py::arg("block_rows") = EngineOptions().block_rows, py::arg("int8") = "",
+           py::call_guard<py::gil_scoped_release>(),
            "threads 0: one per usable core, or per CPU in affinity; isa empty: VLA_SIMD_ISA or the best available; "
            "int8 empty: VLA_SIMD_INT8 or the best INT8 kernels with the vectors of isa; "
            "spin_us: how long idle threads poll before they sleep.")

@@ -23,8 +23,9 @@ VLA_INLINE int64_t strip_rows(const Conv2dArgs& c, int64_t out_rows) {
   return (out_rows - 1) * c.stride + (c.kernel_h - 1) * c.dilation + 1;
 }
 
-// Output rows per block: as many as keep the strip within its share of the cache, and at least one.
+// Output rows per block: as many as asked for, or as keep the strip within its share of the cache; at least one.
 int64_t block_rows(const Conv2dArgs& c) {
+  if (c.block_rows > 0) return min_of(c.out_h, ceil_div(c.block_rows, c.out_w));
   const int64_t fit = kStripFloats / strip_width(c) - strip_rows(c, 1);
   return max_of(1, min_of(c.out_h, fit / c.stride + 1));
 }

@@ -35,6 +35,7 @@ struct LinearArgs {
   float* y = nullptr;
   int64_t y_ld = 0;
   int64_t m = 0, n = 0, k = 0;
+  int64_t block_rows = 0;  // rows that pass by one part of a panel before the next is taken; 0: as fit the cache
   Epilogue epilogue;
 };
 
@@ -49,6 +50,7 @@ struct Conv2dArgs {
   int64_t out_h = 0, out_w = 0, out_c = 0;
   int64_t kernel_h = 1, kernel_w = 1;
   int64_t stride = 1, padding = 0, dilation = 1;
+  int64_t block_rows = 0;  // as in LinearArgs, in whole rows of the image
   Epilogue epilogue;
 };
 

@@ -41,7 +41,7 @@ void panel_part(const LinearArgs& g, Range rows, Range panels, int64_t panel, in
 }  // namespace
 
 void linear(const LinearArgs& g, Range rows, Range panels) {
-  const EvenShares blocks(rows.end - rows.begin, kBlockRows);
+  const EvenShares blocks(rows.end - rows.begin, g.block_rows > 0 ? g.block_rows : kBlockRows);
   const int64_t depth = round_up(ceil_div(g.k, ceil_div(g.k, kLinearDepth)), 4);
   for (int64_t i = 0, row = rows.begin; i < blocks.shares; row += blocks.size(i), ++i) {
     for (int64_t k0 = 0; k0 < g.k; k0 += depth) {

@@ -41,7 +41,7 @@ Engine::Engine(const EngineOptions& options)
       int8_(select_int8(options.int8, kernels_.isa)),
       affinity_(options.affinity),
       pool_(pool_options(options)),
-      sharing_{pool_.threads(), pool_.schedule(), options.parallel_cutoff} {}
+      sharing_{pool_.threads(), pool_.schedule(), options.parallel_cutoff, options.block_rows} {}
 
 void Engine::prepare(const Program& program) {
   const std::lock_guard<std::mutex> lock(mutex_);

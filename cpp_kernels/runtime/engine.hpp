@@ -23,6 +23,7 @@ struct EngineOptions {
   int64_t spin_us = PoolOptions().spin_us;
   Schedule schedule = PoolOptions().schedule;
   int64_t parallel_cutoff = 1024;  // an operation of fewer output elements is done by one thread
+  int64_t block_rows = 0;          // for the kernels, see LinearArgs
 };
 
 // A run that was stopped by Engine::cancel().

@@ -27,6 +27,7 @@ struct Sharing {
   int threads = 1;
   Schedule schedule = Schedule::kDynamic;
   int64_t parallel_cutoff = 0;  // an operation of fewer output elements is done by one thread
+  int64_t block_rows = 0;       // for the kernels, see LinearArgs
 };
 
 // Chunks for `units` equal pieces of work, each of `unit_cost` floating-point operations.

@@ -125,6 +125,7 @@ LinearArgs ProgramBuilder::linear_args(const OperandCheck& check, const Operand&
   args.y_ld = y.ld;
   check.require_apart("x", x, y);
   args.epilogue = checked_epilogue(check, epilogue, y, args.m, args.n);
+  args.block_rows = sharing_.block_rows;
   return args;
 }
 
@@ -166,6 +167,7 @@ Conv2dArgs ProgramBuilder::conv2d_args(const OperandCheck& check, const Operand&
   args.dilation = window.dilation;
   check.require_apart("x", x, y);
   args.epilogue = checked_epilogue(check, epilogue, y, y.rows, y.cols);
+  args.block_rows = sharing_.block_rows;
   return args;
 }
 

@@ -137,6 +137,26 @@ TEST(results_do_not_depend_on_threads_or_runs) {
   }
 }
 
+TEST(how_the_work_is_divided_does_not_change_a_bit) {
+  for (const std::string& isa : available_isas()) {
+    const std::vector<float> expected = Network(options(2, isa)).run();
+    for (const Schedule schedule : {Schedule::kStatic, Schedule::kDynamic}) {
+      for (const int64_t block_rows : {int64_t{1}, int64_t{7}, int64_t{64}, int64_t{100000}}) {
+        for (const int64_t cutoff : {int64_t{0}, int64_t{5000}, int64_t{1} << 30}) {
+          EngineOptions other = options(3, isa);
+          other.schedule = schedule;
+          other.block_rows = block_rows;
+          other.parallel_cutoff = cutoff;
+          const check::Context context(isa + ", blocks of " + std::to_string(block_rows) + ", cutoff " +
+                                       std::to_string(cutoff));
+          Network network(other);
+          CHECK(network.run() == expected);
+        }
+      }
+    }
+  }
+}
+
 TEST(isas_agree) {
   const std::vector<float> expected = Network(options(2, "portable")).run();
   for (const std::string& isa : available_isas()) {

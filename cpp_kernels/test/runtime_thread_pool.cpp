@@ -1,3 +1,4 @@
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -153,6 +154,28 @@ TEST(two_teams_work_side_by_side) {
   second.join();
 }
 
+TEST(teams_on_cpus_of_their_own_work_side_by_side) {
+  const std::vector<int> cpus = current_affinity();
+  if (cpus.size() < 2) return;
+  std::atomic<int> elsewhere{0};
+  const auto work = [&](int cpu) {
+    const AffinityScope scope({cpu});  // as an engine does for its caller
+    PoolOptions pinned = options(2, 20);
+    pinned.affinity = {cpu};
+    ThreadPool pool(pinned);
+    for (int job = 0; job < 300; ++job) {
+      pool.run(8, [&](int64_t, int) noexcept { elsewhere.fetch_add(sched_getcpu() != cpu); });
+      check_job(pool, job % 12);
+    }
+  };
+  std::thread first(work, cpus.front());
+  std::thread second(work, cpus.back());
+  first.join();
+  second.join();
+  CHECK(elsewhere.load() == 0);
+  CHECK(current_affinity() == cpus);
+}
+
 TEST(bad_options_are_refused) {
   CHECK(throws_invalid_argument([] { ThreadPool pool(options(0, 0)); }));
   CHECK(throws_invalid_argument([] { ThreadPool pool(options(-3, 0)); }));
@@ -186,7 +209,15 @@ TEST(workers_stay_on_their_cpus) {
   CHECK(current_affinity() == before);
 }
 
-#if !defined(__SANITIZE_THREAD__)  // ThreadSanitizer cannot follow a fork of a process with threads
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VLA_NO_FORK
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define VLA_NO_FORK
+#endif
+
+#ifndef VLA_NO_FORK  // ThreadSanitizer cannot follow a fork of a process with threads
 TEST(a_forked_child_works_alone) {
   ThreadPool pool(options(3, 0));
   check_job(pool, 12);

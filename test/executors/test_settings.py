@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from small_policy import INPUTS, small_policy
 
 from vla_simd_ros.executors.settings import EngineSettings, SettingError, parse_settings, settings
 from vla_simd_ros.executors.simd_executor import SimdExecutor
@@ -61,6 +64,30 @@ def test_what_the_machine_has_not_is_said_by_the_same_error() -> None:
         SimdExecutor(isa="mmx")
     with pytest.raises(SettingError, match=r"affinity: .*60000"):
         SimdExecutor(affinity=(60000,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "threads=1",
+        "threads=3",
+        f"affinity={min(os.sched_getaffinity(0))}",
+        "waiting=passive",
+        "spin_us=0",
+        "schedule=static",
+        "parallel_cutoff=0",
+        "parallel_cutoff=1000000000",
+        "block_rows=1",
+        "block_rows=64",
+    ],
+)
+def test_settings_that_only_divide_the_work_do_not_change_a_bit(text: str) -> None:
+    expected = SimdExecutor(threads=2).load(small_policy())
+    changes = {"threads": 2, **parse_settings([text])}
+    loaded = SimdExecutor(**changes).load(small_policy())
+    for lifetime, inputs in INPUTS.items():
+        wanted, got = expected.run(lifetime, inputs), loaded.run(lifetime, inputs)
+        assert all(np.array_equal(got[name], wanted[name]) for name in wanted)
 
 
 def test_the_document_lists_all_settings_with_their_defaults() -> None:

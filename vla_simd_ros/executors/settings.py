@@ -1,8 +1,8 @@
 """The settings of the SIMD engine: everything that is chosen at run time, with its default and its values.
 
 What each of them is worth depends on the CPU. None changes what is computed beyond rounding, and those that
-only decide who computes what and when (threads, affinity, waiting, spin_us, schedule, parallel_cutoff) do not
-change a bit.
+only decide who computes what and when (threads, affinity, waiting, spin_us, schedule, parallel_cutoff,
+block_rows) do not change a bit.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ MOST_THREADS = 1024
 _LONGEST_SPIN_US = 1_000_000
 _MOST_CPUS = 1 << 16
 _MOST_ELEMENTS = 1 << 40
+_MOST_ROWS = 1 << 30
 
 
 class SettingError(ValueError):
@@ -79,6 +80,12 @@ class EngineSettings:
     )
     parallel_cutoff: int = _field(
         1024, "an operation of fewer results is left to one thread", maximum=_MOST_ELEMENTS
+    )
+    block_rows: int = _field(
+        0,
+        "rows of activations that pass by a part of the weights before the next part is taken, in linear "
+        "layers and direct convolutions; 0: as fit the cache",
+        maximum=_MOST_ROWS,
     )
     convolution: str = _field(
         DEFAULT_CONVOLUTION,

@@ -109,6 +109,7 @@ def _make_engine(settings: EngineSettings) -> _engine.Engine:
             spin_us,
             settings.schedule,
             settings.parallel_cutoff,
+            settings.block_rows,
         )
     except ValueError as error:
         raise SettingError(str(error)) from None
