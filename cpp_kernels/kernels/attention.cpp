@@ -9,7 +9,7 @@
 namespace vla::VLA_ISA {
 namespace {
 
-constexpr int64_t kMostKeys = 256;  // in one block
+constexpr int64_t kMostKeys = 1024;  // in one block
 constexpr float kLog2E = 1.44269504f;
 
 // K is packed as panels of keys, V as panels of head columns.
@@ -29,6 +29,8 @@ struct QueryTile {
   const float* bias;  // of the tile's first query, or null
   int64_t rows;
   int64_t scores_ld, sums_ld;
+  const float* next_q;  // of the tile that comes after this one
+  int64_t next_rows;
   float* q;       // [rows][head_dim], scaled
   float* scores;  // [rows][scores_ld]
   float* sums;    // [rows][sums_ld], the weighted sum of V
@@ -54,25 +56,26 @@ VLA_INLINE TileArgs plain_product(const float* a, int64_t a_ld, int64_t depth, c
 }
 
 void compute_scores(QueryTile& t, int64_t first_key, int64_t keys) {
-  for (int64_t j = 0; j < keys; j += kTileCols) {
-    const float* panel = t.k + (first_key + j) * t.a.head_dim;
-    run_tile(t.rows, plain_product(t.q, t.a.head_dim, t.a.head_dim, panel, t.scores + j, t.scores_ld));
-  }
+  const int64_t dim = t.a.head_dim;
+  run_panels(t.rows, {t.q, dim, dim, t.k + first_key * dim, t.scores, t.scores_ld, keys});
 }
 
 // Adds the bias and returns the largest score.
 float biased_max(float* s, const float* bias, int64_t keys) {
-  Vec m0 = splat(-__builtin_inff()), m1 = m0;
+  Vec m0 = splat(-__builtin_inff()), m1 = m0, m2 = m0, m3 = m0;
   if (bias) {
     const Vec to_log2 = splat(kLog2E);
     over_columns(keys, [&](int64_t j, auto part) { store(s + j, fma(load(bias + j, part), to_log2, load(s + j))); });
   }
   int64_t j = 0;
-  for (; j + 2 * Vec::kWidth <= keys; j += 2 * Vec::kWidth) {
+  for (; j + 4 * Vec::kWidth <= keys; j += 4 * Vec::kWidth) {
     m0 = max(m0, load(s + j));
     m1 = max(m1, load(s + j + Vec::kWidth));
+    m2 = max(m2, load(s + j + 2 * Vec::kWidth));
+    m3 = max(m3, load(s + j + 3 * Vec::kWidth));
   }
-  float largest = max_lane(max(m0, m1));
+  for (; j + Vec::kWidth <= keys; j += Vec::kWidth) m0 = max(m0, load(s + j));
+  float largest = max_lane(max(max(m0, m1), max(m2, m3)));
   for (; j < keys; ++j) {
     if (!(s[j] <= largest)) largest = s[j];
   }
@@ -99,11 +102,16 @@ float exponentials(float* s, float largest, int64_t keys) {
   return sum(sum0 + sum1);
 }
 
+void fetch_query(const float* q, int64_t dim) {
+  for (int64_t c = 0; c < dim; c += 16) prefetch_far(q + c);
+}
+
 // Turns scores into weights, and what each row gathered so far to its new largest score.
 void weigh(QueryTile& t, int64_t first_key, int64_t keys) {
   float before[kTileRows];
   for (int64_t r = 0; r < t.rows; ++r) {
     const float* bias = t.bias ? t.bias + r * t.a.keys + first_key : nullptr;
+    if (r < t.next_rows) fetch_query(t.next_q + r * t.a.q_ld, t.a.head_dim);
     const float here = biased_max(t.scores + r * t.scores_ld, bias, keys);
     before[r] = t.largest[r];
     if (!(here <= before[r])) t.largest[r] = here;  // NaN is kept
@@ -112,6 +120,10 @@ void weigh(QueryTile& t, int64_t first_key, int64_t keys) {
     const float sum = exponentials(t.scores + r * t.scores_ld, t.largest[r], keys);
     if (first_key == 0) {
       t.total[r] = sum;
+      continue;
+    }
+    if (before[r] == t.largest[r]) {  // the factor would be one
+      t.total[r] += sum;
       continue;
     }
     const Vec rescale = exp2_of_negative(splat(before[r] - t.largest[r]));
@@ -182,10 +194,11 @@ void attention(const AttentionArgs& a, int64_t head, Range queries, const float*
   const EvenShares tiles(queries.end - queries.begin, kTileRows);
   for (int64_t i = 0, row = queries.begin; i < tiles.shares; row += tiles.size(i), ++i) {
     const float* bias = a.bias ? a.bias + (head * a.queries + row) * a.keys : nullptr;
-    QueryTile t = {a,     k,       k + packed_k_size(a), bias,   tiles.size(i),
-                   block, sums_ld, scratch,              scores, scores + kTileRows * block,
-                   {},    {}};
-    load_queries(t, a.q + row * a.q_ld + head * a.head_dim);
+    const float* q = a.q + row * a.q_ld + head * a.head_dim;
+    const int64_t next_rows = i + 1 < tiles.shares ? tiles.size(i + 1) : 0;
+    QueryTile t = {a, k, k + packed_k_size(a), bias, tiles.size(i), block, sums_ld, q + tiles.size(i) * a.q_ld,
+                   next_rows, scratch, scores, scores + kTileRows * block, {}, {}};
+    load_queries(t, q);
     for (int64_t first = 0; first < a.keys; first += block) {
       const int64_t keys = min_of(block, a.keys - first);
       compute_scores(t, first, keys);

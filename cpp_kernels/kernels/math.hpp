@@ -26,15 +26,16 @@ VLA_INLINE Vec exp(Vec x) {
 // 2^x for x <= 0, and exactly zero below -126.5. NaN stays NaN.
 VLA_INLINE Vec exp2_of_negative(Vec x) {
   const Vec clamped = max(splat(-127.0f), x);
-  const Vec n = round_to_even(clamped);
-  const Vec r = clamped - n;
-  Vec p = splat(0x1.41fbbap-13f);  // (2^r - 1) / r on |r| <= 1/2, relative to 2^r within 2e-9
-  p = fma(p, r, splat(0x1.5f3e54p-10f));
-  p = fma(p, r, splat(0x1.3b2d4cp-7f));
-  p = fma(p, r, splat(0x1.c6aee8p-5f));
-  p = fma(p, r, splat(0x1.ebfbdcp-3f));
-  p = fma(p, r, splat(0x1.62e430p-1f));
-  return fma(p, r, splat(1.0f)) * power_of_two(n);
+  // Adding 1.5 * 2^23 leaves no bits for a fraction, and with 127 more the lowest bits are the exponent of 2^n.
+  const Vec shift = splat(0x1.8p23f + 127.0f);
+  const Vec shifted = clamped + shift;
+  const Vec r = clamped - (shifted - shift);
+  Vec p = splat(0x1.5bba14p-10f);  // (2^r - 1) / r on |r| <= 1/2, relative to 2^r within 9.2e-8
+  p = fma(p, r, splat(0x1.3cea88p-7f));
+  p = fma(p, r, splat(0x1.c6b752p-5f));
+  p = fma(p, r, splat(0x1.ebf9bcp-3f));
+  p = fma(p, r, splat(0x1.62e42ap-1f));
+  return fma(p, r, splat(1.0f)) * exponent_of_lowest_bits(shifted);
 }
 
 // Within 2e-7 everywhere.

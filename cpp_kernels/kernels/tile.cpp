@@ -61,8 +61,6 @@ struct Lanes<0> {
   VLA_INLINE void modulate(const Lanes&, const Lanes&) {}
 };
 
-using RowLanes = Lanes<kTileVecs>;
-
 // Four adjacent values of each row of the left operand.
 template <int R>
 struct Quads {
@@ -79,31 +77,32 @@ struct Quads<0> {
   VLA_INLINE void load(const float*, int64_t) {}
 };
 
-template <int R>
+template <int R, int V>
 struct Rows {
-  Rows<R - 1> above;
-  RowLanes row;
+  using Row = Lanes<V>;
+  Rows<R - 1, V> above;
+  Row row;
 
   VLA_INLINE void clear() {
     above.clear();
     row.clear();
   }
-  VLA_INLINE void multiply_add(const float* a, int64_t a_ld, const RowLanes& b) {
+  VLA_INLINE void multiply_add(const float* a, int64_t a_ld, const Row& b) {
     above.multiply_add(a, a_ld, b);
     row.multiply_add(broadcast(a + (R - 1) * a_ld), b);
   }
   template <int K>
-  VLA_INLINE void multiply_add(const Quads<R>& a, const RowLanes& b) {
+  VLA_INLINE void multiply_add(const Quads<R>& a, const Row& b) {
     above.template multiply_add<K>(a.above, b);
     row.multiply_add(take<K>(a.row), b);
   }
-  VLA_INLINE void add(const RowLanes& b) {
+  VLA_INLINE void add(const Row& b) {
     above.add(b);
     row.add(b);
   }
   VLA_INLINE void add_from(const float* p, int64_t ld) {
     above.add_from(p, ld);
-    RowLanes b;
+    Row b;
     b.load(p + (R - 1) * ld);
     row.add(b);
   }
@@ -111,7 +110,7 @@ struct Rows {
     above.relu();
     row.relu();
   }
-  VLA_INLINE void modulate(const RowLanes& scale, const RowLanes& shift) {
+  VLA_INLINE void modulate(const Row& scale, const Row& shift) {
     above.modulate(scale, shift);
     row.modulate(scale, shift);
   }
@@ -121,16 +120,17 @@ struct Rows {
   }
 };
 
-template <>
-struct Rows<0> {
+template <int V>
+struct Rows<0, V> {
+  using Row = Lanes<V>;
   VLA_INLINE void clear() {}
-  VLA_INLINE void multiply_add(const float*, int64_t, const RowLanes&) {}
+  VLA_INLINE void multiply_add(const float*, int64_t, const Row&) {}
   template <int K>
-  VLA_INLINE void multiply_add(const Quads<0>&, const RowLanes&) {}
-  VLA_INLINE void add(const RowLanes&) {}
+  VLA_INLINE void multiply_add(const Quads<0>&, const Row&) {}
+  VLA_INLINE void add(const Row&) {}
   VLA_INLINE void add_from(const float*, int64_t) {}
   VLA_INLINE void relu() {}
-  VLA_INLINE void modulate(const RowLanes&, const RowLanes&) {}
+  VLA_INLINE void modulate(const Row&, const Row&) {}
   VLA_INLINE void store(float*, int64_t) const {}
 };
 
@@ -154,9 +154,9 @@ __attribute__((noinline)) void finish_in_memory(const float* sums, int64_t rows,
 // few short ones.
 constexpr int64_t kStretchSteps = 32;
 
-template <int K, int R>
-VLA_INLINE void step(Rows<R>& sums, const Quads<R>& a, const float* b) {
-  RowLanes lanes;
+template <int K, int R, int V>
+VLA_INLINE void step(Rows<R, V>& sums, const Quads<R>& a, const float* b) {
+  Lanes<V> lanes;
   lanes.load(b + K * kTileCols);
   sums.template multiply_add<K>(a, lanes);
 }
@@ -175,7 +175,8 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
   const int64_t steps_per_row = max_of(1, t.runs * t.run / (4 * 2 * R));
   int64_t until_fetch = 1;
   int row = 0;
-  Rows<R> sums;
+  using RowLanes = Lanes<kTileVecs>;
+  Rows<R, kTileVecs> sums;
   sums.clear();
   alignas(64) float aside[R * kTileCols];  // the sums over earlier stretches
   bool any_aside = false;
@@ -248,6 +249,50 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
   sums.store(t.y, t.y_ld);
 }
 
+// R rows of a times the first V vectors of a panel's columns.
+template <int R, int V>
+VLA_INLINE void multiply_panel(const PanelsArgs& t, int64_t panel) {
+  const float* a = t.a;
+  const float* b = t.b + panel * t.k * kTileCols;
+  Rows<R, V> sums;
+  sums.clear();
+  int64_t k = t.k;
+  for (; k >= 4; k -= 4) {
+    Quads<R> quads;
+    quads.load(a, t.a_ld);
+    step<0>(sums, quads, b);
+    step<1>(sums, quads, b);
+    step<2>(sums, quads, b);
+    step<3>(sums, quads, b);
+    a += 4;
+    b += 4 * kTileCols;
+  }
+  for (; k > 0; --k) {
+    Lanes<V> lanes;
+    lanes.load(b);
+    sums.multiply_add(a, t.a_ld, lanes);
+    ++a;
+    b += kTileCols;
+  }
+  sums.store(t.y + panel * kTileCols, t.y_ld);
+}
+
+template <int R>
+__attribute__((noinline)) void panels_tile(const PanelsArgs& t) {
+  const int64_t whole = t.cols / kTileCols, left = t.cols - whole * kTileCols;
+  for (int64_t p = 0; p < whole; ++p) multiply_panel<R, kTileVecs>(t, p);
+  if (left > kTileCols / 2) multiply_panel<R, kTileVecs>(t, whole);
+  if (0 < left && left <= kTileCols / 2) multiply_panel<R, kTileVecs / 2>(t, whole);
+}
+
+template <int R>
+VLA_INLINE void dispatch_panels(int64_t rows, const PanelsArgs& t) {
+  if constexpr (R > 1) {
+    if (rows != R) return dispatch_panels<R - 1>(rows, t);
+  }
+  panels_tile<R>(t);
+}
+
 template <int Lines, int R>
 VLA_INLINE void dispatch(int64_t rows, const TileArgs& t) {
   if constexpr (R > 1) {
@@ -262,5 +307,7 @@ void run_tile(int64_t rows, const TileArgs& args) {
   if (args.upcoming_lines == 1) return dispatch<1, kTileRows>(rows, args);
   dispatch<kManyLines, kTileRows>(rows, args);
 }
+
+void run_panels(int64_t rows, const PanelsArgs& args) { dispatch_panels<kTileRows>(rows, args); }
 
 }  // namespace vla::VLA_ISA

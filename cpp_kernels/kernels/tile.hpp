@@ -61,6 +61,21 @@ VLA_INLINE const float* next_part(const float* packed, int64_t k, Range panels, 
 // rows is 1 .. kTileRows. An element's value depends neither on rows nor on its place in the tile.
 void run_tile(int64_t rows, const TileArgs& args);
 
+// y[r][0 .. cols) = sum over k of a[r][k] * b[k][0 .. cols) for adjacent panels, of operands that are at hand: short
+// products, one after another. y is written in whole panels but for the last, of which half may be left out.
+struct PanelsArgs {
+  const float* a;
+  int64_t a_ld;
+  int64_t k;
+  const float* b;  // panels [k][kTileCols]
+  float* y;
+  int64_t y_ld;
+  int64_t cols;
+};
+
+// rows is 1 .. kTileRows.
+void run_panels(int64_t rows, const PanelsArgs& args);
+
 // `count` things in shares of at most `limit`, as even as possible.
 struct EvenShares {
   int64_t shares, base, larger;

@@ -77,6 +77,10 @@ VLA_INLINE Vec power_of_two(Vec n) {
   const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127));
   return {_mm256_castsi256_ps(_mm256_slli_epi32(biased, 23))};
 }
+// The float whose exponent field is the lowest eight bits of a: 2^(them - 127), and zero for zero.
+VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.v), 23))};
+}
 VLA_INLINE float first_lane(Vec a) { return _mm256_cvtss_f32(a.v); }
 VLA_INLINE float sum(Vec a) {
   const __m128 q = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));

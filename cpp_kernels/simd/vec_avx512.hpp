@@ -78,6 +78,10 @@ VLA_INLINE Vec power_of_two(Vec n) {
   const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23))};
 }
+// The float whose exponent field is the lowest eight bits of a: 2^(them - 127), and zero for zero.
+VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a.v), 23))};
+}
 VLA_INLINE float first_lane(Vec a) { return _mm512_cvtss_f32(a.v); }
 VLA_INLINE float sum(Vec a) { return _mm512_reduce_add_ps(a.v); }
 VLA_INLINE float max_lane(Vec a) { return _mm512_reduce_max_ps(a.v); }

@@ -91,6 +91,10 @@ VLA_INLINE Vec power_of_two(Vec n) {
   const int32x4_t biased = vaddq_s32(vcvtq_s32_f32(n.v), vdupq_n_s32(127));
   return {vreinterpretq_f32_s32(vshlq_n_s32(biased, 23))};
 }
+// The float whose exponent field is the lowest eight bits of a: 2^(them - 127), and zero for zero.
+VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
+  return {vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a.v), 23))};
+}
 VLA_INLINE float first_lane(Vec a) { return vgetq_lane_f32(a.v, 0); }
 VLA_INLINE float sum(Vec a) { return vaddvq_f32(a.v); }
 VLA_INLINE float max_lane(Vec a) { return vmaxvq_f32(a.v); }

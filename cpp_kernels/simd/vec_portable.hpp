@@ -96,6 +96,11 @@ VLA_INLINE Vec power_of_two(Vec n) {
   const Int4 whole = __builtin_convertvector(n.v, Int4);
   return {reinterpret_cast<Float4>((whole + Int4{127, 127, 127, 127}) << 23)};
 }
+// The float whose exponent field is the lowest eight bits of a: 2^(them - 127), and zero for zero.
+VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
+  typedef uint32_t Unsigned4 __attribute__((vector_size(16)));
+  return {reinterpret_cast<Float4>(reinterpret_cast<Unsigned4>(a.v) << 23)};
+}
 VLA_INLINE float first_lane(Vec a) { return a.v[0]; }
 VLA_INLINE float sum(Vec a) { return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]); }
 VLA_INLINE float max_lane(Vec a) {
