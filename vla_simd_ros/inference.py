@@ -23,6 +23,7 @@ from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.policies.base import CameraSpec, PolicyDefinition, PolicySpec
 from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.tuning.tuned import resolve_settings
 
 __all__ = ["EXECUTORS", "InputError", "Observation", "Policy", "Query", "Timing"]
 
@@ -133,21 +134,27 @@ class Policy:
         folder: str | Path,
         *,
         executor: str = "simd",
-        settings: EngineSettings | None = None,
+        settings: EngineSettings | str | Path = "default",
         int8: str | Sequence[str] = "",
         **changes: Any,
     ) -> Policy:
         """Load a LeRobot ``pretrained_model`` folder.
 
-        ``executor`` is "simd" (this package's engine), "torch" or "reference" (float64 numpy, slow);
-        keyword arguments (``threads=2``) replace single ``settings``, whose only one for the other executors
-        is ``threads``. ``int8`` names the groups of layers to compute in int8 ("encoder.ffn,backbone.conv"),
-        "all", or "auto" for those that the engine computes faster so on this machine; every other layer is
-        computed in fp32. Raises CheckpointError for a folder that does not fit, SettingError for settings
-        that cannot be had, Int8GroupError for groups that the policy does not have.
+        ``executor`` is "simd" (this package's engine), "torch" or "reference" (float64 numpy, slow).
+        ``settings`` are the engine's: "auto" takes those that ``vla_simd tune`` found for such a checkpoint
+        on this machine, and the defaults where there are none; a path those of its file. Keyword arguments
+        (``threads=2``) replace single ones; the only one for the other executors is ``threads``. ``int8``
+        names the groups of layers to compute in int8 ("encoder.ffn,backbone.conv"), "all", or "auto" for
+        those that the engine computes faster so on this machine; every other layer is computed in fp32.
+        Raises CheckpointError for a folder that does not fit, SettingError for settings that cannot be had,
+        TuningError for a file of settings that is of no use here, Int8GroupError for groups that the policy
+        does not have.
         """
-        chosen = (settings or EngineSettings()).but(**changes)
-        return cls(load_checkpoint(folder), make_executor(executor, chosen), int8)
+        checkpoint = load_checkpoint(folder)
+        if executor != "simd" and not isinstance(settings, EngineSettings):
+            settings = EngineSettings()
+        chosen = resolve_settings(settings, checkpoint, changes)
+        return cls(checkpoint, make_executor(executor, chosen), int8)
 
     @property
     def name(self) -> str:

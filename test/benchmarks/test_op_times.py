@@ -56,6 +56,8 @@ def test_shape_and_work(compiled: CompiledPolicy, kind: str, shape: str, flops: 
         ("winograd4_avx2_6x16", "winograd4"),
         ("layer_norm_avx2", "layer_norm"),
         ("copy", "copy"),
+        ("conv2d_int8_avxvnni_6x16", "direct"),
+        ("linear_int8_avx2_6x16", "linear"),
     ],
 )
 def test_the_algorithm_in_the_name_of_a_kernel(kernel: str, algorithm: str) -> None:

@@ -45,9 +45,35 @@ def test_tiles_for_a_checkpoint_s_widths(
     assert (tmp_path / "r.md").read_text() == output.out.removesuffix("\n")
 
 
+def test_settings_are_measured_written_and_used(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["tune", folder, "--settings", "waiting", "--budget", "100"]) == 0
+    output = capsys.readouterr()
+    assert "waiting: passive instead of active: " in output.err
+    (file,) = (tmp_path / "vla_simd_ros" / "tuning").iterdir()
+    assert f"written to {file}" in output.out
+    content = json.loads(file.read_text())
+    threads = content["settings"]["threads"]
+    assert threads == content["machine"]["threads"] and f"threads = {threads}" in output.out
+    assert len(content["measured"]) == 1
+    content["settings"]["spin_us"] = 77  # what a later run finds there
+    file.write_text(json.dumps(content))
+    result = tmp_path / "bench.json"
+    assert (
+        main(["bench", folder, "--queries", "1", "--blocks", "1", "--warmup", "0", "--json", str(result)])
+        == 0
+    )
+    assert json.loads(result.read_text())["results"][0]["details"]["spin_us"] == "77"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ([], "expected a checkpoint, or --tiles"),
+        (["{folder}", "--budget", "0"], "--budget is 0, expected seconds above 0"),
+        (["{folder}", "--settings", "speed"], "setting 'speed' is not searched here, expected some of"),
         (["--tiles"], "expected a checkpoint or --g, one of the two"),
         (["--tiles", "x", "--g", "64"], "expected a checkpoint or --g, one of the two"),
         (["--tiles", "--g", "0"], r"output widths of packed layers are \[0\]"),
@@ -55,8 +81,8 @@ def test_tiles_for_a_checkpoint_s_widths(
     ],
 )
 def test_arguments_that_do_not_go_together(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["tune", *arguments]) == 2
+    assert main(["tune", *(argument.format(folder=folder) for argument in arguments)]) == 2
     error = capsys.readouterr().err
     assert re.search(message, error) and error.count("\n") == 1

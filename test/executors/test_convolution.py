@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from vla_simd_ros import _engine
-from vla_simd_ros.executors.convolution import ConvolutionChoice, ConvolutionShape
+from vla_simd_ros.executors.convolution import (
+    ConvolutionChoice,
+    ConvolutionShape,
+    format_layers,
+    parse_layers,
+)
 from vla_simd_ros.executors.convolution_timing import time_convolution
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
@@ -125,3 +130,30 @@ def test_every_algorithm_can_be_timed() -> None:
     engine = _engine.Engine(threads=2)
     for shape in (SHAPE, OTHER, ConvolutionShape(height=1, width=1, channels=1, filters=1, padding=1)):
         assert all(time_convolution(engine, shape, side) > 0 for side in (0, 2, 4))
+
+
+def test_layers_as_text() -> None:
+    sides = {SHAPE: 4, OTHER: 0}
+    text = format_layers(sides)
+    assert text == "9x14x20-24p1=winograd4, 9x14x24-24p0=direct"
+    assert parse_layers(text) == sides
+    assert parse_layers(" ") == {} and format_layers({}) == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["9x14x20-24p1", "9x14x20-24p1=auto", "9x14-24p1=direct", "9x14x20-24p1=fft"]
+)
+def test_text_that_is_no_layer(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"'{text}' is no layer, expected HxWxC-FpP=ALGORITHM with one of direct"
+    ):
+        parse_layers(f"{format_layers({OTHER: 2})}, {text}")
+
+
+def test_known_layers_are_not_timed() -> None:
+    policy = network(layers=2)
+    executor = SimdExecutor(convolution="auto4", convolution_layers=format_layers({SHAPE: 4, OTHER: 0}))
+    names = [executor.kernel_name(op).split("_")[0] for op in convolutions(policy)]
+    assert names == ["winograd4", "conv2d"]
+    again = SimdExecutor(convolution_layers=executor.convolution_layers)
+    assert [again.kernel_name(op).split("_")[0] for op in convolutions(policy)] == names

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.nodes.parameters import ParameterError
 from vla_simd_ros.nodes.policy_settings import PARAMETERS, load_options, settings_for
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
@@ -60,8 +59,10 @@ def test_columns_that_are_no_joints_keep_their_units() -> None:
 
 def test_load_options() -> None:
     options = load_options(values(checkpoint="/tmp/c", threads=2, affinity=[0, 3]))
-    settings = EngineSettings(threads=2, affinity=(0, 3))
-    assert options == {"executor": "simd", "int8": "", "settings": settings}
+    engine = {"settings": "auto", "threads": 2, "affinity": (0, 3)}
+    assert options == {"executor": "simd", "int8": "", **engine}
+    options = load_options(values(checkpoint="/tmp/c", settings="default"))
+    assert options == {"executor": "simd", "int8": "", "settings": "default"}
 
 
 def test_groups_in_int8_or_all_of_them() -> None:
@@ -69,7 +70,6 @@ def test_groups_in_int8_or_all_of_them() -> None:
     assert load_options(values(checkpoint="/tmp/c", precision="int8"))["int8"] == "all"
     with pytest.raises(ValueError, match="precision is int8 and int8 is 'head', expected one of the two"):
         load_options(values(checkpoint="/tmp/c", precision="int8", int8="head"))
-    assert load_options(values(checkpoint="/tmp/c"))["settings"] == EngineSettings()
     with pytest.raises(ParameterError, match="expected the folder of a checkpoint"):
         load_options(values())
 

@@ -6,7 +6,6 @@ import datetime
 import hashlib
 import os
 import platform
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,9 @@ from typing import Any
 import numpy as np
 
 from vla_simd_ros import __version__
+from vla_simd_ros.machine import cpu_details, cpu_model, read_text
 
 _BUSY = 0.3
-
-
-def cpu_model(cpuinfo: str | None = None) -> str:
-    """The processor's name, from the text of /proc/cpuinfo or, where it gives none, its architecture."""
-    if cpuinfo is None:
-        cpuinfo = _read("/proc/cpuinfo")
-    found = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    return found.group(1).strip() if found else platform.machine()
-
-
-def cpu_details(cpuinfo: str | None = None) -> dict[str, str]:
-    """Family, model and stepping, which tell apart processors that share a name (virtual ones do)."""
-    if cpuinfo is None:
-        cpuinfo = _read("/proc/cpuinfo")
-    names = ("vendor_id", "cpu family", "model", "stepping", "cache size", "CPU part")
-    found = {name: re.search(rf"^{name}\s*:\s*(.+)$", cpuinfo, re.MULTILINE) for name in names}
-    return {name: match.group(1).strip() for name, match in found.items() if match}
 
 
 def describe_machine() -> dict[str, Any]:
@@ -42,7 +25,7 @@ def describe_machine() -> dict[str, Any]:
         "cpu_details": cpu_details(),
         "cores_online": os.cpu_count(),
         "cores_allowed": sorted(os.sched_getaffinity(0)),
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or "unknown",
+        "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or "unknown",
         "load_average_before": round(os.getloadavg()[0], 2),
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
@@ -75,10 +58,3 @@ def _sha256(path: Path) -> str:
         while chunk := file.read(1 << 22):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""

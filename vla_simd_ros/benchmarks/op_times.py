@@ -15,6 +15,7 @@ from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.convolution import CONVOLUTIONS
 from vla_simd_ros.executors.simd_executor import RecordTime, SimdExecutor
 from vla_simd_ros.fidelity.programs import instruct
+from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import Array, DType, Lifetime, Op, Tensor
 from vla_simd_ros.graph.single_operation import program_of
 from vla_simd_ros.inference import Observation, observation_inputs
@@ -83,7 +84,7 @@ def _random(rng: np.random.Generator, tensor: Tensor) -> Array:
 def algorithm_of(kernel: str, isa: str) -> str:
     """The algorithm in the name of a kernel, without instruction set and tile; "direct" for convolutions by
     no other method."""
-    algorithm = kernel.partition(f"_{isa}")[0]
+    algorithm = kernel.partition(f"_{INT8}_")[0].partition(f"_{isa}")[0]
     return "direct" if algorithm == "conv2d" else algorithm
 
 
@@ -96,7 +97,7 @@ def _op_time(record: RecordTime, isa: str) -> OpTime:
         name=op.output.name,
         kind="copy" if copied else op.kind,
         algorithm=algorithm,
-        precision=op.attrs.get("precision", "fp32"),
+        precision=precision_of(op.attrs),
         block=op.block,
         shape=shape_text(op),
         rows=op.output.shape[0] if op.kind != "conv2d" else op.output.size // op.output.shape[-1],

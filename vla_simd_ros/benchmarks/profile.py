@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from vla_simd_ros.benchmarks.roofline import Roofline
 from vla_simd_ros.benchmarks.table import markdown_table
 from vla_simd_ros.benchmarks.work import NO_WORK, Work
+from vla_simd_ros.graph.int8 import INT8
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def group_by(ops: Sequence[OpTime], label: Callable[[OpTime], str], roofline: Ro
 
 def _group(name: str, ops: Sequence[OpTime], total: float, roofline: Roofline) -> Group:
     ms = sum(op.ms for op in ops)
-    int8 = any(op.precision == "int8" for op in ops)
+    int8 = any(op.precision == INT8 for op in ops)
     return Group(
         name,
         len(ops),
@@ -79,10 +80,10 @@ def _group(name: str, ops: Sequence[OpTime], total: float, roofline: Roofline) -
     )
 
 
-def _how(ops: Iterable[OpTime]) -> str:
+def _how(ops: Sequence[OpTime]) -> str:
     """Algorithms of the convolutions and products in int8, with their numbers."""
-    counts = Counter(op.algorithm for op in ops if op.kind == "conv2d")
-    counts.update("int8" for op in ops if op.precision == "int8")
+    counts = Counter(op.algorithm for op in ops if op.kind == "conv2d" and op.precision != INT8)
+    counts.update(INT8 for op in ops if op.precision == INT8)
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from vla_simd_ros.benchmarks.co_runner import CoRun
 from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
 from vla_simd_ros.benchmarks.soak import WINDOW_S, Soak
-from vla_simd_ros.benchmarks.statistics import TAIL_QUERIES, Summary
+from vla_simd_ros.benchmarks.statistics import TAIL_BOUND, TAIL_QUERIES, Summary
 from vla_simd_ros.benchmarks.table import markdown_table
 from vla_simd_ros.graph.int8 import FP32, INT8
 
@@ -82,6 +82,8 @@ def to_markdown(result: BenchResult, options: Options, context: Context) -> str:
                 f" longer in {fastest.blocks_above_one} of {fastest.blocks} blocks).",
                 "",
             ]
+    if options.plan.queries >= TAIL_QUERIES:
+        lines += [_tail_line(result.runners[0].summary), ""]
     if result.soak:
         lines += _soak_lines(result.soak)
     if result.co_run:
@@ -130,8 +132,26 @@ def _row(result: BenchResult, runner: RunnerResult) -> list[str]:
 
 
 def _soak_lines(soak: Soak) -> list[str]:
-    windows = {f"first {WINDOW_S:g} s": soak.first, f"last {WINDOW_S:g} s": soak.last}
-    return [f"{soak.seconds:g} s without pause:", "", *_summaries("Window", windows), ""]
+    windows = {
+        f"first {WINDOW_S:g} s": (soak.first, soak.first_reading),
+        f"last {WINDOW_S:g} s": (soak.last, soak.last_reading),
+    }
+    header = ("Window", "Median ms", "p95 ms", "p99 ms", "n", "Temperature °C", "Clock MHz")
+    rows = [
+        [name, *_summary_cells(summary), _known(reading.celsius), _known(reading.mhz)]
+        for name, (summary, reading) in windows.items()
+    ]
+    return [f"{soak.seconds:g} s without pause:", "", *markdown_table(header, rows), ""]
+
+
+def _known(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0f}"
+
+
+def _tail_line(ours: Summary) -> str:
+    ratio = ours.p99_ms / ours.median_ms
+    verdict = "within" if ratio <= TAIL_BOUND else "beyond"
+    return f"This engine's p99 is {ratio:.3f} times its median, {verdict} the bound of {TAIL_BOUND:g}."
 
 
 def _co_run_lines(run: CoRun) -> list[str]:

@@ -20,6 +20,7 @@ from vla_simd_ros.benchmarks.child import ChildRunner
 from vla_simd_ros.benchmarks.co_runner import CoRun, measure_co_run
 from vla_simd_ros.benchmarks.interleave import Plan, Visit, measure
 from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.benchmarks.sensors import SensorWatch
 from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
 from vla_simd_ros.benchmarks.statistics import Comparison, Summary, compare, summarize
 from vla_simd_ros.executors.settings import EngineSettings
@@ -184,7 +185,9 @@ def _check(
 
 def _soak(runner: ChildRunner, seconds: float, say: Say) -> Soak:
     say(f"{runner.name}: {seconds:g} s of queries without pause")
-    return summarize_soak(runner.soak(seconds), seconds)
+    with SensorWatch() as watch:
+        samples = runner.soak(seconds)
+    return summarize_soak(samples, seconds, watch.readings)
 
 
 def _co_run(runner: ChildRunner, plan: Plan, say: Say) -> CoRun:

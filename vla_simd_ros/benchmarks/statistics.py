@@ -11,6 +11,10 @@ import numpy.typing as npt
 TAIL_QUERIES = 500
 """From fewer queries than this, a 99th percentile is hardly more than the maximum."""
 
+TAIL_BOUND = 1.15
+"""What a robot can rely on: where nothing else runs, the 99th percentile of this engine is at most so many
+times its median."""
+
 _RESAMPLES = 10_000
 _SEED = 0
 

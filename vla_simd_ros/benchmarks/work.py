@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from vla_simd_ros.graph.cost import op_cost
+from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import Lifetime, Op, Tensor
 
 _WINOGRAD = "winograd"
@@ -78,7 +79,7 @@ def _bytes(op: Op, tensor: Tensor, side: int) -> int:
         return _pixels_read(op) * tensor.shape[-1] * tensor.dtype.itemsize
     if tensor is not op.inputs[min(1, len(op.inputs) - 1)] or op.kind not in ("linear", "conv2d"):
         return tensor.nbytes
-    if op.attrs.get("precision") == "int8":
+    if precision_of(op.attrs) == INT8:
         return tensor.size
     return tensor.nbytes * (side + _TAPS - 1) ** 2 // _TAPS**2 if side else tensor.nbytes
 

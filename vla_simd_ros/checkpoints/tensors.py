@@ -72,6 +72,11 @@ class TensorFile(Mapping[str, Array]):
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The stored shape of every tensor, whatever its type."""
+        return {name: tuple(entry["shape"]) for name, entry in self._entries.items()}
+
     def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
         """The stored shape of float tensor ``name``, checked to be ``expected`` (when given), without reading
         its values."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.executors.convolution import CONVOLUTIONS
-from vla_simd_ros.executors.settings import parse_settings, settings
+from vla_simd_ros.executors.settings import EngineSettings, parse_settings, settings
+
+if TYPE_CHECKING:
+    from vla_simd_ros.checkpoints import Checkpoint
 
 # Settings that have an option of their own too.
 _OPTIONS = ("threads", "isa", "convolution")
@@ -19,6 +22,13 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", type=int, metavar="N", help=known["threads"].description)
     group.add_argument("--isa", help=known["isa"].description)
     group.add_argument("--convolution", choices=CONVOLUTIONS, help=known["convolution"].description)
+    group.add_argument(
+        "--settings",
+        default="auto",
+        metavar="SOURCE",
+        help="where settings come from: auto (those of vla_simd tune for such a checkpoint, if any), "
+        "default, or a file of vla_simd tune; the other options replace single ones (default: auto)",
+    )
     group.add_argument(
         "--set",
         action="append",
@@ -43,3 +53,13 @@ def setting_changes(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that the command line names. Raises SettingError for one that does not exist."""
     options = {name: getattr(args, name) for name in _OPTIONS if getattr(args, name) is not None}
     return {**options, **parse_settings(args.set)}
+
+
+def engine_settings(args: argparse.Namespace, checkpoint: Checkpoint) -> EngineSettings:
+    """The settings for a checkpoint, from the source and with the changes that the command line names.
+
+    Raises SettingError, and TuningError for a file of settings that is of no use here.
+    """
+    from vla_simd_ros.tuning.tuned import resolve_settings
+
+    return resolve_settings(args.settings, checkpoint, setting_changes(args))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.benchmarks.backend import PEERS, BenchmarkError
-from vla_simd_ros.cli.arguments import add_int8, add_settings, setting_changes
+from vla_simd_ros.benchmarks.consistency import LEAST_PAIRS
+from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_settings, setting_changes
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.int8_groups import int8_setting
@@ -61,6 +62,11 @@ def add_parser(subparsers: Any) -> None:
         "--kernels", action="store_true", help="instead: each distinct layer on one core, and its ceilings"
     )
     parser.add_argument(
+        "--ablate",
+        action="store_true",
+        help="instead: what each setting of the engine is worth, in pairs A-B-B-A",
+    )
+    parser.add_argument(
         "--roofline",
         type=Path,
         metavar="FILE.png",
@@ -73,7 +79,8 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and print. Raises ``BenchmarkError`` and ``CheckpointError`` for what cannot be measured."""
     _check(args)
-    report, text = _kernels(args) if args.kernels else _compare(args)
+    measure = _kernels if args.kernels else _ablate if args.ablate else _compare
+    report, text = measure(args)
     print(text)
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n")
@@ -91,6 +98,8 @@ def _check(args: argparse.Namespace) -> None:
             raise BenchmarkError(f"cannot write {path}: there is no folder {path.absolute().parent}")
     if args.roofline and not args.kernels:
         raise BenchmarkError("--roofline draws what --kernels measures, expected both")
+    if args.ablate and (args.kernels or args.blocks < LEAST_PAIRS):
+        raise BenchmarkError(f"--ablate goes without --kernels and with at least {LEAST_PAIRS} --blocks")
     if not args.checkpoint and not args.kernels:
         raise BenchmarkError("no checkpoint folder given; only --kernels can do without")
 
@@ -105,13 +114,14 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from vla_simd_ros.checkpoints import load_checkpoint
     from vla_simd_ros.fidelity.observations import random_observations
 
+    checkpoint = load_checkpoint(args.checkpoint)
     options = Options(
         checkpoint=args.checkpoint,
         peers=tuple(name for name in args.peers.split(",") if name),
         plan=make_plan(args.queries, args.blocks),
         warmup=args.warmup,
         instruction=args.instruction,
-        settings=EngineSettings(**setting_changes(args)),
+        settings=engine_settings(args, checkpoint),
         int8=int8_setting(args.precision or FP32, args.int8),
         soak_s=args.soak,
         co_runner=args.co_runner,
@@ -121,7 +131,6 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     machine = describe_machine()
     if warning := busy_warning():
         _say(f"warning: {warning}")
-    checkpoint = load_checkpoint(args.checkpoint)
     observations = random_observations(checkpoint, _OBSERVATIONS, _SEED)
     context = Context(
         policy=checkpoint.type,
@@ -135,6 +144,16 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     if result.profile:
         text += "\n" + profile_tables(result.profile, measure_roofline(result.isa, result.threads))
     return to_json(result, options, context), text
+
+
+def _ablate(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from vla_simd_ros.benchmarks.ablation_session import AblationTask, measure_ablation
+    from vla_simd_ros.benchmarks.interleave import make_plan
+
+    base = EngineSettings(**setting_changes(args))
+    plan = make_plan(args.queries, args.blocks)
+    task = AblationTask(args.checkpoint, args.instruction, base, plan, args.warmup)
+    return measure_ablation(task, _say)
 
 
 def _kernels(args: argparse.Namespace) -> tuple[dict[str, Any], str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_int8, add_settings, setting_changes
+from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_settings
 
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = load_checkpoint(args.checkpoint)
     policy = define_policy(checkpoint)
     tokens = _instruction_length(checkpoint, policy.spec, args.tokens, args.instruction)
-    executor = SimdExecutor(**setting_changes(args))
+    executor = SimdExecutor(engine_settings(args, checkpoint))
     cache = FoldCache()
     graph = policy.build(tokens)
     groups = choose_int8(args.int8, optimize(graph, cache).ops, executor) if args.int8 else ()

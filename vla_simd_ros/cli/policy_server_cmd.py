@@ -107,7 +107,7 @@ def _catalog(args: argparse.Namespace) -> Any:
     changes = setting_changes(args)
 
     def load(folder: Path) -> Policy:
-        policy = Policy.load(folder, **changes)
+        policy = Policy.load(folder, settings=args.settings, **changes)
         policy.warm_up()
         return policy
 

@@ -118,14 +118,15 @@ def _measure(args: argparse.Namespace) -> tuple[Seconds, int, str]:
     """Latencies of queries back to back on random observations, in seconds."""
     import numpy as np
 
-    from vla_simd_ros.benchmarks.conditions import busy_warning, cpu_model
+    from vla_simd_ros.benchmarks.conditions import busy_warning
     from vla_simd_ros.checkpoints import load_checkpoint
     from vla_simd_ros.fidelity.observations import random_observations
     from vla_simd_ros.inference import Policy
+    from vla_simd_ros.machine import cpu_model
 
     if warning := busy_warning():
         print(f"warning: {warning}", file=sys.stderr)
-    policy = Policy.load(args.checkpoint, **setting_changes(args))
+    policy = Policy.load(args.checkpoint, settings=args.settings, **setting_changes(args))
     window = _window(args.window, policy.spec.n_action_steps, policy.spec.chunk_size)
     if policy.spec.uses_instruction:
         policy.set_instruction(args.instruction)

@@ -23,12 +23,32 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "tune",
         help="choose what is fastest on this processor",
-        description="With --tiles: choose the register tile of matrix products for a described processor,"
-        " from its registers, latencies and loads and from the compiled inner loop, and measure every"
-        " feasible tile where the instruction set runs. Results go to standard output, progress to standard"
-        " error.",
+        description="Time the settings of the engine for a checkpoint on this machine, in pairs, and write"
+        " the faster ones to a file that later runs use. With --tiles: choose the register tile of matrix"
+        " products for a described processor, from its registers, latencies and loads and from the compiled"
+        " inner loop, and measure every feasible tile where the instruction set runs. Results go to standard"
+        " output, progress to standard error.",
     )
     parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="policy folder")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="where to write the settings (default: where auto looks for them)",
+    )
+    parser.add_argument(
+        "--settings", default="", metavar="NAMES", help="settings to try, with commas (default: all)"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="after which no further value is tried (default: 600)",
+    )
+    parser.add_argument(
+        "--instruction", default=_INSTRUCTION, metavar="TEXT", help="for policies that take one"
+    )
     parser.add_argument("--tiles", action="store_true", help="choose a register tile")
     parser.add_argument(
         "--target",
@@ -41,16 +61,36 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="for --tiles: what layer widths divide by, without a checkpoint",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results with all conditions")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="for --tiles: write all results")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="for --tiles: write the tables")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Choose, measure and print."""
+    """Choose, measure and print. Raises TuneError for arguments that do not go together."""
+    return _tiles(args) if args.tiles else _settings(args)
+
+
+def _settings(args: argparse.Namespace) -> int:
+    from vla_simd_ros.tuning.settings_session import SettingsTask, tune_settings
+    from vla_simd_ros.tuning.tuned import default_file, write_tuned
+
+    if args.checkpoint is None:
+        raise TuneError("expected a checkpoint, or --tiles")
+    if not args.budget > 0:
+        raise TuneError(f"--budget is {args.budget:g}, expected seconds above 0")
+    names = [name for name in args.settings.split(",") if name]
+    tuned = tune_settings(SettingsTask(args.checkpoint, args.instruction, names, args.budget), _say)
+    path = args.out or default_file(tuned.checkpoint)
+    write_tuned(tuned, path)
+    for name, value in tuned.settings.items():
+        print(f"{name} = {value}")
+    print(f"written to {path}")
+    return 0
+
+
+def _tiles(args: argparse.Namespace) -> int:
     from vla_simd_ros.tuning.tile_session import tune_tiles
 
-    if not args.tiles:
-        raise TuneError("expected --tiles")
     report, text = tune_tiles(_tile_task(args), _say)
     print(text)
     if args.json:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from vla_simd_ros.graph.ir import Op
@@ -34,20 +35,57 @@ class ConvolutionShape:
     filters: int
     padding: int
 
+    def __str__(self) -> str:
+        return f"{self.height}x{self.width}x{self.channels}-{self.filters}p{self.padding}"
+
+
+_LAYER = re.compile(r"(\d+)x(\d+)x(\d+)-(\d+)p(\d+)=(\w+)")
+
+
+def parse_layers(text: str) -> dict[ConvolutionShape, int]:
+    """The side of the tiles by shape, from "120x160x64-64p1=winograd4, ..." (height x width x channels -
+    filters p padding). Raises ValueError for anything else."""
+    layers = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        found = _LAYER.fullmatch(part)
+        algorithms = {name: sides[0] for name, sides in _SIDES.items() if len(sides) == 1}
+        if not found or found[6] not in algorithms:
+            expected = f"HxWxC-FpP=ALGORITHM with one of {', '.join(algorithms)}"
+            raise ValueError(f"convolution_layers: '{part}' is no layer, expected {expected}")
+        layers[ConvolutionShape(*map(int, found.groups()[:5]))] = algorithms[found[6]]
+    return layers
+
+
+def format_layers(sides: Mapping[ConvolutionShape, int]) -> str:
+    """What :func:`parse_layers` reads."""
+    names = {sides[0]: name for name, sides in _SIDES.items() if len(sides) == 1}
+    return ", ".join(f"{shape}={names[side]}" for shape, side in sides.items())
+
 
 class ConvolutionChoice:
     """Chooses for each layer, by its shape; a shape is timed once, when it first occurs.
 
-    ``time_ms`` tells the time of a shape with a side of the tiles (see :meth:`side`). Raises ValueError for a
+    ``time_ms`` tells the time of a shape with a side of the tiles (see :meth:`side`); ``known`` shapes
+    are not timed but have the side given. Raises ValueError for a
     ``setting`` that is none of :data:`CONVOLUTIONS`.
     """
 
-    def __init__(self, setting: str, time_ms: Callable[[ConvolutionShape, int], float]) -> None:
+    def __init__(
+        self,
+        setting: str,
+        time_ms: Callable[[ConvolutionShape, int], float],
+        known: Mapping[ConvolutionShape, int] | None = None,
+    ) -> None:
         if setting not in _SIDES:
             raise ValueError(f"convolution='{setting}': expected one of {', '.join(CONVOLUTIONS)}")
         self._time_ms = time_ms
         self._sides = _SIDES[setting]
-        self._chosen: dict[ConvolutionShape, int] = {}
+        self._chosen: dict[ConvolutionShape, int] = {**(known or {})}
+
+    @property
+    def chosen(self) -> Mapping[ConvolutionShape, int]:
+        """The side by shape, for those asked for so far and those known from the start."""
+        return self._chosen
 
     def side(self, op: Op) -> int:
         """The side of the tiles for Winograd's method; 0 for a direct convolution."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vla_simd_ros.executors.convolution import CONVOLUTIONS, DEFAULT_CONVOLUTION
+from vla_simd_ros.executors.convolution import CONVOLUTIONS, DEFAULT_CONVOLUTION, parse_layers
 
 MOST_THREADS = 1024
 _LONGEST_SPIN_US = 1_000_000
@@ -93,6 +93,9 @@ class EngineSettings:
         "winograd2 or winograd4 for each layer",
         *CONVOLUTIONS,
     )
+    convolution_layers: str = _field(
+        "", "algorithms of single layers, as HxWxC-FpP=ALGORITHM with commas, before that of convolution"
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.affinity, str):
@@ -103,6 +106,10 @@ class EngineSettings:
             value = getattr(self, name)
             if not _fits(setting, value, _DEFAULTS[name]):
                 raise SettingError(f"{name}={value!r}: expected {setting.expectation}")
+        try:
+            parse_layers(self.convolution_layers)
+        except ValueError as error:
+            raise SettingError(str(error)) from None
 
     def but(self, **changes: Any) -> EngineSettings:
         """These settings with some replaced, by name."""

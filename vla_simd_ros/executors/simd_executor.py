@@ -12,7 +12,7 @@ import numpy as np
 
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.base import InputError, check_inputs, check_order
-from vla_simd_ros.executors.convolution import ConvolutionChoice
+from vla_simd_ros.executors.convolution import ConvolutionChoice, format_layers, parse_layers
 from vla_simd_ros.executors.convolution_timing import time_convolution
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.executors.simd_constants import EngineConstants
@@ -56,7 +56,8 @@ class SimdExecutor:
         self._engine = _make_engine(self.settings)
         self._constants = EngineConstants(self._engine)
         timed = partial(time_convolution, self._engine)
-        self._convolutions = ConvolutionChoice(self.settings.convolution, timed)
+        known = parse_layers(self.settings.convolution_layers)
+        self._convolutions = ConvolutionChoice(self.settings.convolution, timed, known)
 
     @property
     def isa(self) -> str:
@@ -72,6 +73,11 @@ class SimdExecutor:
     def threads(self) -> int:
         """Threads that compute, the caller's included."""
         return int(self._engine.threads)
+
+    @property
+    def convolution_layers(self) -> str:
+        """The algorithms chosen so far, for the setting of this name."""
+        return format_layers(self._convolutions.chosen)
 
     def load(self, compiled: CompiledPolicy) -> SimdExecutable:
         """Pack the weights, plan the memory, lower the programs. Raises GraphError, MemoryError."""

@@ -54,6 +54,13 @@ PARAMETERS = [
         "precision", FP32, "Arithmetic of the policy; int8: of all groups of layers.", choices=(FP32, INT8)
     ),
     Param("int8", "", "Groups of layers in int8, with commas: their names, all, or auto; empty: none."),
+    Param(
+        "settings",
+        "auto",
+        "Engine: where its settings come from. auto: those of vla_simd tune for such a checkpoint on this "
+        "machine, where there are any; default; or a file of vla_simd tune. The parameters below replace "
+        "single ones where they are not at their default.",
+    ),
     *(_engine_parameter(name) for name in ENGINE_PARAMETERS),
     Param("affinity", [-1], "CPUs that the engine's threads run on; -1: any.", minimum=-1),
     Param(
@@ -188,13 +195,15 @@ def load_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not values["checkpoint"]:
         raise ParameterError("checkpoint: got an empty name, expected the folder of a checkpoint")
+    engine = EngineSettings(
+        affinity=tuple(cpu for cpu in values["affinity"] if cpu >= 0),
+        **{name: values[name] for name in ENGINE_PARAMETERS},
+    )
     return {
         "executor": values["executor"],
         "int8": int8_setting(values["precision"], values["int8"]),
-        "settings": EngineSettings(
-            affinity=tuple(cpu for cpu in values["affinity"] if cpu >= 0),
-            **{name: values[name] for name in ENGINE_PARAMETERS},
-        ),
+        "settings": values["settings"],
+        **engine.changed(),
     }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vla_simd_ros.cache_folder import cache_folder
 from vla_simd_ros.checkpoints import Checkpoint, synthesis
 from vla_simd_ros.checkpoints.features import FeatureKind
 from vla_simd_ros.sim.arm import JOINT_NAMES
@@ -59,7 +60,7 @@ def random_checkpoint(say: Callable[[str], None]) -> Path:
 
     Progress goes to `say`, at least every five seconds.
     """
-    folder = _cache_folder() / f"impact-seed{SEED}-{_recipe_digest()}"
+    folder = cache_folder() / f"impact-seed{SEED}-{_recipe_digest()}"
     if folder.is_dir():
         return folder
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
@@ -72,11 +73,6 @@ def random_checkpoint(say: Callable[[str], None]) -> Path:
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return folder
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "vla_simd_ros"
 
 
 def _recipe_digest() -> str:
