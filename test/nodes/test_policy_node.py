@@ -204,7 +204,7 @@ def test_compressed_images_are_decoded(ros: Any) -> None:
 
 BAD_FRAMES: list[tuple[dict[str, Any], str]] = [
     ({"width": 4, "step": 12, "data": bytes(72)}, "camera 'front': got 4x6 rgb8, the checkpoint expects 8x6"),
-    ({"encoding": "mono8", "step": 8, "data": bytes(48)}, "camera 'front': got 8x6 mono8"),
+    ({"encoding": "nv21", "step": 8, "data": bytes(48)}, "camera 'front': got the encoding 'nv21'"),
     ({"step": 20}, "step is 20 bytes, expected at least"),
     ({"data": bytes(100)}, "100 bytes of data, expected"),
 ]
@@ -530,7 +530,7 @@ def test_the_options_reach_the_loader(ros: Any) -> None:
     )  # fmt: skip
     assert node.trigger_configure() == SUCCESS
     settings = EngineSettings(threads=3, isa="avx2", affinity=(0, 2), convolution="direct")
-    options = {"executor": "simd", "settings": settings}
+    options = {"executor": "simd", "int8": "", "settings": settings}
     assert calls == [SimpleNamespace(folder="/models/a", **options)]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
+from vla_simd_ros.nodes.encodings import ENCODINGS, UNNAMED_COLOURS, Encoding
+from vla_simd_ros.pictures import Picture, resize
 from vla_simd_ros.policies.base import CameraSpec
 
 try:
@@ -15,79 +17,104 @@ try:
 except ImportError:
     CvBridge = None
 
-Picture = npt.NDArray[np.uint8]
-
-CHANNELS = {"rgb8": 3, "bgr8": 3, "rgba8": 4, "bgra8": 4}
-"""Channels of each encoding that is accepted. Grey and raw Bayer pictures are not what a policy was
-trained on, and 8UC3 does not say its colour order."""
-
-_TO_RGB = {"bgr8": cv2.COLOR_BGR2RGB, "rgba8": cv2.COLOR_RGBA2RGB, "bgra8": cv2.COLOR_BGRA2RGB}
+COLOUR_ORDERS = ("bgr8", "rgb8")
+# Those that cv_bridge converts to the same values in every version of it.
+_BRIDGED = ("rgb8", "bgr8", "rgba8", "bgra8", "mono8")
+_DEPTH_FORMAT = "compressedDepth"
 
 
 class ImageError(Exception):
     """A picture that cannot be used; the text names the camera, what came and what was expected."""
 
 
-def check_image(message: Any, camera: str, spec: CameraSpec) -> None:
-    """Check size, encoding, step and data length of a sensor_msgs/Image.
+@dataclass(frozen=True)
+class PictureSettings:
+    """How pictures are taken: resized where they have another size than the policy's, and the colour order of
+    the encoding 8UC3, which does not tell."""
+
+    resize: bool = False
+    unnamed_colours: str = "bgr8"
+
+
+def check_image(message: Any, camera: str, spec: CameraSpec, settings: PictureSettings) -> Encoding:
+    """Check size, encoding, step and data length of a sensor_msgs/Image; its encoding.
 
     Raises:
         ImageError: one of them is not what the checkpoint, or the message itself, calls for.
     """
-    channels = CHANNELS.get(message.encoding)
-    if channels is None or (message.height, message.width) != (spec.height, spec.width):
-        raise ImageError(
-            f"camera '{camera}': got {message.width}x{message.height} {message.encoding}, "
-            f"the checkpoint expects {spec.width}x{spec.height} rgb8 (or {', '.join(list(CHANNELS)[1:])})"
-        )
-    if message.step < message.width * channels:
+    name = settings.unnamed_colours if message.encoding == UNNAMED_COLOURS else message.encoding
+    encoding = ENCODINGS.get(name)
+    size = f"{message.width}x{message.height}"
+    if encoding is None:
+        known = ", ".join([*ENCODINGS, UNNAMED_COLOURS])
+        raise ImageError(f"camera '{camera}': got the encoding '{message.encoding}', expected one of {known}")
+    _check_size(message.width, message.height, f"{size} {message.encoding}", camera, spec, settings)
+    if message.width % encoding.block[0] or message.height % encoding.block[1]:
+        raise ImageError(f"camera '{camera}': got {size} {message.encoding}, expected even sizes")
+    row = message.width * encoding.pixel_bytes
+    if message.step < row:
         raise ImageError(
             f"camera '{camera}': step is {message.step} bytes, expected at least "
-            f"{message.width} x {channels} = {message.width * channels} for {message.encoding}"
+            f"{message.width} x {encoding.pixel_bytes} = {row} for {message.encoding}"
         )
     if len(message.data) != message.step * message.height:
         raise ImageError(
             f"camera '{camera}': {len(message.data)} bytes of data, expected step x height = "
             f"{message.step} x {message.height} = {message.step * message.height}"
         )
+    return encoding
 
 
-def rgb(message: Any, camera: str, spec: CameraSpec) -> Picture:
+def rgb(message: Any, camera: str, spec: CameraSpec, settings: PictureSettings) -> Picture:
     """The picture of a sensor_msgs/Image or CompressedImage, uint8 ``[height, width, 3]`` RGB.
 
     Raises:
         ImageError: see :func:`check_image`; also a compressed picture that cannot be decoded.
     """
     if not hasattr(message, "encoding"):
-        return _decoded(message, camera, spec)
-    check_image(message, camera, spec)
+        picture = _decoded(message, camera, spec, settings)
+    else:
+        picture = _converted(message, check_image(message, camera, spec, settings))
+    return resize(picture, spec.height, spec.width)
+
+
+def opencv_rgb(message: Any, encoding: Encoding) -> Picture:
+    """A checked sensor_msgs/Image as RGB by OpenCV alone."""
+    rows = np.frombuffer(message.data, dtype=np.uint8).reshape(message.height, message.step)
+    return encoding.rgb(rows, message.width, bool(message.is_bigendian))
+
+
+def _converted(message: Any, encoding: Encoding) -> Picture:
     # cv_bridge shears a picture whose rows do not end on a whole pixel, and with NumPy 2 it fails on the
     # claim of a byte order, which means nothing for single bytes.
-    if CvBridge is None or message.step % CHANNELS[message.encoding] or message.is_bigendian:
-        return opencv_rgb(message)
+    whole_pixels = message.step % encoding.pixel_bytes == 0 and not message.is_bigendian
+    if CvBridge is None or message.encoding not in _BRIDGED or not whole_pixels:
+        return opencv_rgb(message, encoding)
     picture: Picture = CvBridge().imgmsg_to_cv2(message, "rgb8")
     return np.ascontiguousarray(picture)
 
 
-def opencv_rgb(message: Any) -> Picture:
-    """A checked sensor_msgs/Image as RGB by OpenCV alone."""
-    channels = CHANNELS[message.encoding]
-    rows = np.frombuffer(message.data, dtype=np.uint8).reshape(message.height, message.step)
-    picture = rows[:, : message.width * channels].reshape(message.height, message.width, channels)
-    if message.encoding in _TO_RGB:
-        return np.asarray(cv2.cvtColor(picture, _TO_RGB[message.encoding]), dtype=np.uint8)
-    return np.ascontiguousarray(picture)
-
-
-def _decoded(message: Any, camera: str, spec: CameraSpec) -> Picture:
+def _decoded(message: Any, camera: str, spec: CameraSpec, settings: PictureSettings) -> Picture:
     data = np.frombuffer(message.data, dtype=np.uint8)
-    decoded = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if data.size else None
+    if _DEPTH_FORMAT in message.format:
+        raise ImageError(f"camera '{camera}': got a depth picture ('{message.format}'), expected colours")
+    # The pixels as they are: a policy was trained on what the sensor sent, not on what a viewer would turn.
+    flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    decoded = cv2.imdecode(data, flags) if data.size else None
     if decoded is None:
         raise ImageError(f"camera '{camera}': {data.size} bytes of '{message.format}' cannot be decoded")
-    got = f"{decoded.shape[1]}x{decoded.shape[0]} with {decoded[0, 0].size} channels of {decoded.dtype}"
-    if decoded.shape != (spec.height, spec.width, 3) or decoded.dtype != np.uint8:
-        raise ImageError(
-            f"camera '{camera}': the compressed picture is {got}, "
-            f"the checkpoint expects {spec.width}x{spec.height} with 3 channels of uint8"
-        )
+    height, width = decoded.shape[:2]
+    _check_size(width, height, f"a compressed picture of {width}x{height}", camera, spec, settings)
     return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+
+
+def _check_size(
+    width: int, height: int, got: str, camera: str, spec: CameraSpec, settings: PictureSettings
+) -> None:
+    if 0 in (width, height):
+        raise ImageError(f"camera '{camera}': got {got}, expected a picture")
+    if not settings.resize and (width, height) != (spec.width, spec.height):
+        raise ImageError(
+            f"camera '{camera}': got {got}, the checkpoint expects {spec.width}x{spec.height} "
+            "(the parameter resize_images allows others)"
+        )

@@ -81,7 +81,7 @@ class Observations:
             return
         try:
             if not self._settings.compressed:
-                check_image(message, camera, self._spec.cameras[camera])
+                check_image(message, camera, self._spec.cameras[camera], self._settings.pictures)
         except ImageError as error:
             health.fault(str(error))
             self._report(health.last_fault)
@@ -133,7 +133,7 @@ class Observations:
         try:
             state = self._state_at(frames.stamp_ns)
             images = {
-                name: rgb(message, name, self._spec.cameras[name])
+                name: rgb(message, name, self._spec.cameras[name], self._settings.pictures)
                 for name, message in frames.messages.items()
             }
         except (JointStateUnavailable, ImageError) as error:

@@ -16,6 +16,7 @@ from vla_simd_ros.executors.settings import EngineSettings, settings
 from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.int8_groups import int8_setting
 from vla_simd_ros.inference import EXECUTORS
+from vla_simd_ros.nodes.images import COLOUR_ORDERS, PictureSettings
 from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError, per_joint
 from vla_simd_ros.policies.base import PolicySpec
 
@@ -74,6 +75,18 @@ PARAMETERS = [
         "raw",
         "raw: sensor_msgs/Image. compressed: sensor_msgs/CompressedImage on <topic>/compressed.",
         choices=("raw", "compressed"),
+    ),
+    Param(
+        "resize_images",
+        False,
+        "Whether pictures of another size than the checkpoint's are resized (bilinear, as LeRobot's server "
+        "does); if not, they are refused.",
+    ),
+    Param(
+        "unnamed_colours",
+        COLOUR_ORDERS[0],
+        "What pictures of the encoding 8UC3 hold, which does not tell.",
+        choices=COLOUR_ORDERS,
     ),
     Param("joints", SO101_JOINTS, "Joints of the policy's state, in the order it was trained with."),
     Param(
@@ -170,6 +183,7 @@ class PolicySettings:
 
     cameras: tuple[CameraSource, ...]
     compressed: bool
+    pictures: PictureSettings
     joints: tuple[str, ...]
     action_names: tuple[str, ...]
     state_units: JointUnits
@@ -226,6 +240,7 @@ def settings_for(values: Mapping[str, Any], spec: PolicySpec) -> PolicySettings:
     return PolicySettings(
         cameras=_cameras(values["cameras"], spec),
         compressed=values["image_transport"] == "compressed",
+        pictures=PictureSettings(values["resize_images"], values["unnamed_colours"]),
         joints=joints,
         action_names=names,
         state_units=_units(values, joints, joints),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.inference import Observation
+from vla_simd_ros.pictures import resize
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
 from vla_simd_ros.server.errors import WireError
 from vla_simd_ros.server.requests import PolicyRequest, TimedObservation
@@ -74,6 +74,4 @@ def _image(name: str, values: Any, camera: CameraSpec) -> npt.NDArray[np.uint8]:
     if not fits or image.shape[2] != camera.channels or 0 in image.shape:
         got = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else type(image).__name__
         raise WireError(f"an observation: camera '{name}' is {got}, expected uint8 [H, W, {camera.channels}]")
-    if image.shape[:2] != (camera.height, camera.width):
-        image = cv2.resize(image, (camera.width, camera.height), interpolation=cv2.INTER_LINEAR)
-    return np.ascontiguousarray(image)
+    return np.ascontiguousarray(resize(image, camera.height, camera.width))
