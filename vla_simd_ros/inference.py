@@ -161,6 +161,11 @@ class Policy:
         """The policy's type, e.g. "impact"."""
         return self.spec.type
 
+    @property
+    def supports_prefix(self) -> bool:
+        """Whether rows that are already committed can be given to a query (real-time chunking)."""
+        return self.spec.takes_prefix
+
     def set_instruction(self, text: str) -> float:
         """Run the episode program for an instruction; returns the milliseconds spent, compiling included.
 

@@ -393,3 +393,30 @@ def check_limits(recent: list[np.ndarray]) -> None:
     velocity = np.diff(np.array(recent), axis=0) / 0.1
     assert (np.abs(velocity) <= 5.0 + 1e-9).all()
     assert (np.abs(np.diff(velocity, axis=0)) <= 5.0 + 1e-8).all()
+
+
+def test_rows_are_committed_as_far_as_the_measured_delay() -> None:
+    bench = Bench(replace(CONFIG, mode=Mode.TIME_ALIGNED))
+    assert bench.loop.committed(bench.now) is None, "no delay has been measured"
+    # Two chunks, the slower one 250 ms old: rows 0 and 1 of it are stale, then one row per step.
+    bench.send(np.arange(9) / 10)
+    bench.send(np.arange(9) / 10, stamp_ns=bench.now - 50 * MS)
+    assert bench.loop.committed(bench.now) is None, "nothing is executed yet"
+    bench.tick()
+    bench.now += 150 * MS
+    bench.send(np.arange(9) / 10, stamp_ns=bench.now - 250 * MS)
+    bench.now -= 150 * MS
+    bench.tick()
+    last = bench.now - PERIOD
+    prefix = bench.loop.committed(last)
+    assert prefix is not None
+    # Due within 250 ms after the last control step: two steps.
+    assert len(prefix.rows) - prefix.executed == 2
+    assert [tick.step.target[0] for tick in bench.ticks(2)] == prefix.rows[-2:, 0].tolist()  # type: ignore
+
+
+def test_nothing_is_committed_in_lagged_execution() -> None:
+    bench = Bench()
+    bench.send(np.arange(9) / 10)
+    bench.tick()
+    assert bench.loop.committed(bench.now) is None

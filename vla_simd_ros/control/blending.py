@@ -1,73 +1,170 @@
-"""How the rows that several chunks predict for one control step become the row to execute.
+"""How a new chunk is joined to the plan in execution, when it takes over.
 
-A mode sees the row of each kept chunk for this step, oldest chunk first, so modes that weigh many chunks
-fit beside the ones here. ``keep`` says how many chunks, the newest included, it wants to see.
+The plan is what earlier chunks have become. For every row of the new chunk that can still be executed, a way
+of blending sees that row and the row that the plan would execute at the same control step. The result is the
+new plan, so a chain of chunks is joined one after the other, as their number and memory require no bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from vla_simd_ros.control.chunk import Rows
 
+ACT_COEFFICIENT = 0.01
+"""Decay of the weights of ACT's temporal ensemble, per chunk."""
+
+_LARGEST_COEFFICIENT = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Splice:
+    """A new chunk beside the plan in execution, n rows of each for the same control steps.
+
+    Attributes:
+        old: rows of the plan, float64 ``[n, joints]``; its last one after it has run out.
+        new: rows of the chunk, likewise.
+        covered: whether the plan has a row for that control step, ``[n]``.
+        joined: how many chunks the plan's row was joined from, ``[n]``.
+        steps: control steps since the chunk took over, ``[n]``, 0 at the first one.
+        continued: whether the chunk was predicted as the continuation of the rows executed up to here.
+    """
+
+    old: Rows
+    new: Rows
+    covered: npt.NDArray[np.bool_]
+    joined: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    continued: bool = False
+
 
 class Blending(Protocol):
-    """A way to join chunks."""
+    """A way to join a chunk to the plan."""
 
-    keep: int
-
-    def combine(self, rows: Sequence[Rows], since_splice: int) -> Rows:
-        """The row to execute.
-
-        Args:
-            rows: one row ``[joints]`` per kept chunk, the newest last; at least one. A chunk whose rows
-                have run out stands with its last row.
-            since_splice: control steps since the newest chunk took over, 0 at its first step.
-        """
+    def join(self, splice: Splice) -> Rows:
+        """The rows to execute, ``[n, joints]``."""
 
 
 class Replace:
     """The newest chunk alone."""
 
-    keep = 1
-
-    def combine(self, rows: Sequence[Rows], since_splice: int) -> Rows:
-        """The newest chunk's row."""
-        return rows[-1]
+    def join(self, splice: Splice) -> Rows:
+        """The chunk's rows."""
+        return splice.new
 
 
 class Linear:
-    """From the previous chunk to the newest one over ``steps`` control steps.
+    """From the plan to the new chunk over ``steps`` control steps.
+
+    A plan that has run out stands on its last row meanwhile.
 
     Raises:
         ValueError: ``steps`` is not positive.
     """
-
-    keep = 2
 
     def __init__(self, steps: int) -> None:
         if steps < 1:
             raise ValueError(f"linear blending over {steps} steps, expected at least 1")
         self._steps = steps
 
-    def combine(self, rows: Sequence[Rows], since_splice: int) -> Rows:
-        """The weighted mean; the newest row alone from the last blending step on."""
-        share = min(1.0, (since_splice + 1) / self._steps)
-        if len(rows) == 1 or share >= 1.0:
-            return rows[-1]
-        blended: Rows = rows[-2] * (1.0 - share) + rows[-1] * share
-        return blended
+    def join(self, splice: Splice) -> Rows:
+        """The weighted mean; the chunk's rows alone from the last blending step on."""
+        share = np.minimum((splice.steps + 1) / self._steps, 1.0)
+        return _mean(splice.old, splice.new, share)
 
 
-def blending(name: str, steps: int) -> Blending:
-    """The mode with this name; ``steps`` is the length of a linear blend.
+class RealTime:
+    """For real-time chunking: a chunk that continues the rows executed goes on; another one is led over to.
+
+    A policy that takes a prefix (:mod:`vla_simd_ros.control.committed`) predicts continuations as long as
+    its chunk arrives while the prefix lasts. All others are joined linearly over ``steps`` control steps.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._linear = Linear(steps)
+
+    def join(self, splice: Splice) -> Rows:
+        """The chunk's rows, or the way to them."""
+        return splice.new if splice.continued else self._linear.join(splice)
+
+
+class Aggregate:
+    """A fixed share of the plan and the rest of the new chunk, wherever they overlap."""
+
+    def __init__(self, new_share: float) -> None:
+        self._new_share = new_share
+
+    def join(self, splice: Splice) -> Rows:
+        """The weighted mean where the plan has rows, the chunk's rows elsewhere."""
+        return _mean(splice.old, splice.new, np.where(splice.covered, self._new_share, 1.0))
+
+
+class TemporalEnsemble:
+    """ACT's mean of all chunks that predict a control step, weighted exp(-m i), i = 0 for the oldest one.
 
     Raises:
-        ValueError: unknown name, or a bad length.
+        ValueError: the coefficient m is not a number of moderate size.
     """
+
+    def __init__(self, coefficient: float) -> None:
+        if not abs(coefficient) <= _LARGEST_COEFFICIENT:
+            raise ValueError(
+                f"temporal ensemble with coefficient {coefficient}, "
+                f"expected -{_LARGEST_COEFFICIENT:g} to {_LARGEST_COEFFICIENT:g}"
+            )
+        self._coefficient = coefficient
+
+    def join(self, splice: Splice) -> Rows:
+        """The mean with one more chunk in it."""
+        chunks = np.where(splice.covered, splice.joined, 0) + 1
+        return _mean(splice.old, splice.new, self._newest_share(chunks))
+
+    def _newest_share(self, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Share of the newest of n chunks: exp(-m (n-1)) / sum of exp(-m i), as 1 / sum of exp(m i)."""
+        m = self._coefficient
+        if m == 0.0:
+            return 1.0 / chunks
+        with np.errstate(over="ignore"):
+            return np.asarray(np.expm1(m) / np.expm1(m * chunks))
+
+
+def _mean(old: Rows, new: Rows, new_share: npt.NDArray[np.float64]) -> Rows:
+    """Exactly the new row where its share is 1."""
+    share = new_share[:, None]
+    mean: Rows = np.where(share >= 1.0, new, old * (1.0 - share) + new * share)
+    return mean
+
+
+# The shares of LeRobot's asynchronous client, under its names.
+_NEW_SHARES = {"latest_only": 1.0, "weighted_average": 0.7, "average": 0.5, "conservative": 0.3}
+
+BLENDINGS = ("replace", "linear", "real_time", "temporal_ensemble", *_NEW_SHARES)
+"""Names of the ways to blend."""
+
+
+def blending(name: str, steps: int, coefficient: float = ACT_COEFFICIENT) -> Blending:
+    """The way to blend with this name, one of :data:`BLENDINGS`.
+
+    Args:
+        name: its name.
+        steps: length of a linear blend in control steps.
+        coefficient: decay of a temporal ensemble.
+
+    Raises:
+        ValueError: unknown name, or a bad length or coefficient.
+    """
+    if name in _NEW_SHARES:
+        return Aggregate(_NEW_SHARES[name])
     if name == "replace":
         return Replace()
     if name == "linear":
         return Linear(steps)
-    raise ValueError(f"blending is '{name}', expected 'replace' or 'linear'")
+    if name == "real_time":
+        return RealTime(steps)
+    if name == "temporal_ensemble":
+        return TemporalEnsemble(coefficient)
+    raise ValueError(f"blending is '{name}', expected one of {', '.join(BLENDINGS)}")

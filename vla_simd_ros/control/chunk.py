@@ -61,7 +61,7 @@ class RawChunk:
     """The fields of an ``ActionChunk`` message, before any check.
 
     ``step_period`` is in seconds; ``actions`` is row-major and flat; ``query_ms`` is the total time of the
-    query that produced the chunk.
+    query that produced the chunk, ``frozen`` the number of its first rows that were given to the policy.
     """
 
     stamp_ns: int
@@ -73,6 +73,7 @@ class RawChunk:
     window: int
     actions: npt.ArrayLike
     query_ms: float = float("nan")
+    frozen: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Chunk:
     """A chunk whose content has been checked; its columns are in the executor's joint order.
 
     ``rows`` is float64 ``[window, joints]``: only the rows that may be executed. Row i is meant for
-    ``stamp_ns + i * step_ns``.
+    ``stamp_ns + i * step_ns``. The first ``frozen`` rows repeat what was committed when the query started,
+    and the others continue them; 0 for a policy that takes no prefix.
     """
 
     stamp_ns: int
@@ -89,6 +91,7 @@ class Chunk:
     step_ns: int
     rows: Rows
     query_ms: float = float("nan")
+    frozen: int = 0
 
     @property
     def window(self) -> int:
@@ -122,7 +125,7 @@ def check_content(raw: RawChunk, joints: Sequence[str]) -> Chunk:
             f"chunk {raw.sequence}: row {row} of joint '{joints[column]}' is {rows[row, column]}, "
             "expected a finite number",
         )
-    return Chunk(raw.stamp_ns, raw.sequence, raw.epoch, step_ns, rows, raw.query_ms)
+    return Chunk(raw.stamp_ns, raw.sequence, raw.epoch, step_ns, rows, raw.query_ms, raw.frozen)
 
 
 def _column_order(names: Sequence[str], joints: Sequence[str]) -> list[int]:

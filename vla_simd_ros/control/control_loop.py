@@ -16,6 +16,7 @@ import numpy as np
 
 from vla_simd_ros.control.blending import Blending
 from vla_simd_ros.control.chunk import Chunk, ChunkRejected, RawChunk, RejectReason, check_content
+from vla_simd_ros.control.committed import CommittedPrefix
 from vla_simd_ros.control.grid import ControlGrid
 from vla_simd_ros.control.limits import JointLimits, Limiter, Vector
 from vla_simd_ros.control.supply import SupplyMonitor
@@ -172,6 +173,17 @@ class ControlLoop:
         """Say how many publishers of chunks there are; more than one holds the arm."""
         self._publishers = count
 
+    def committed(self, now_ns: int) -> CommittedPrefix | None:
+        """The rows that will have been executed before the chunk of a query that starts now can arrive.
+
+        By the 99th percentile of the measured delays. None where there is nothing to continue: in lagged
+        execution, while no row is executed, and before the first delay has been measured.
+        """
+        delay_ns = self.supply.delay_ns(_COMMITTED_QUANTILE)
+        if delay_ns is None or self.timeline.mode is Mode.LAGGED:
+            return None
+        return self.timeline.committed(now_ns + delay_ns)
+
     def clock_jumped(self) -> None:
         """Forget everything that has a time; the arm holds until the next chunk."""
         self.timeline.clock_jumped()
@@ -311,6 +323,9 @@ class ControlLoop:
         self.timeline.clear_rows()
         self.supply.interrupted()
 
+
+# Of the measured delays, when saying which rows a chunk will come too late for.
+_COMMITTED_QUANTILE = 0.99
 
 # A velocity below this (rad/s or m/s) counts as standing still: rounding only.
 _STANDSTILL = 1e-9

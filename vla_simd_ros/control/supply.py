@@ -111,6 +111,12 @@ class SupplyMonitor:
         """The next arrival does not end an interval: a new epoch, a hold, a clock jump."""
         self._last_arrival_ns = None
 
+    def delay_ns(self, quantile: float) -> int | None:
+        """The delay that a share ``quantile`` of the recent chunks did not exceed; None without chunks."""
+        if not self._delays:
+            return None
+        return int(np.quantile(np.array(self._delays), quantile, method="higher"))
+
     def report(self, mode: Mode) -> Supply:
         """The supply over the recent chunks. Percentiles are of whole steps, the higher one where between."""
         if not self._delays:

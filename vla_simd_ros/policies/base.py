@@ -25,7 +25,8 @@ class PolicySpec:
     ``cameras`` are in the network's order. ``state_dim`` and ``env_state_dim`` are 0 where the policy
     takes none. ``chunk_size`` rows are predicted, of which ``n_action_steps`` are meant to be executed.
     ``max_instruction_tokens`` is 0 for a policy without instruction. ``temporal_ensemble_coeff`` is the
-    weight decay the policy was configured to blend overlapping chunks with, if it was.
+    weight decay the policy was configured to blend overlapping chunks with, if it was. ``takes_prefix``:
+    the first rows of a chunk can be given, and the policy predicts their continuation.
     """
 
     type: str
@@ -38,6 +39,7 @@ class PolicySpec:
     uses_instruction: bool = False
     max_instruction_tokens: int = 0
     temporal_ensemble_coeff: float | None = None
+    takes_prefix: bool = False
 
 
 class PolicyDefinition(Protocol):
