@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vla_simd_ros.control.blending import Blending, Linear, Replace
+from vla_simd_ros.control.blending import Blending, Linear, Replace, blending
 from vla_simd_ros.control.chunk import Chunk, ChunkRejected, RejectReason
 from vla_simd_ros.control.timeline import ChunkTimeline, Mode, Step, StepKind
 
@@ -306,3 +306,30 @@ def test_any_history_executes_each_row_once_in_order_and_never_one_of_an_old_epo
     for part in (executed[:marker], executed[marker + 1 :]):
         assert all(later > earlier for earlier, later in pairwise(part))
     assert len(executed) - 1 == line.executed_steps
+
+
+def test_a_chunk_that_expires_before_its_control_step_leaves_the_plan_in_force() -> None:
+    line = timeline(Mode.TIME_ALIGNED)
+    line.add(chunk(1, START, rows=9), START)
+    run(line, 0, 1)
+    line.add(chunk(2, START, rows=2), START + 150 * MS)
+    assert values(run(line, 2, 2)) == [102, 103]
+    assert line.stale_rows == 2 + 1
+
+
+def test_chunks_that_arrive_between_two_control_steps_are_all_joined() -> None:
+    line = timeline(Mode.TIME_ALIGNED, blending("average", 1))
+    for sequence in (1, 2, 3):
+        line.add(chunk(sequence, START, rows=9), START)
+    assert values(run(line, 0, 1)) == [225]
+
+
+def test_rows_longer_than_control_steps_do_not_turn_time_back() -> None:
+    line = timeline(Mode.TIME_ALIGNED)
+    line.add(chunk(1, START, step_ns=3 * PERIOD), START)
+    assert values(run(line, 0, 4)) == [100, 100, 100, 101]
+    # Row 0 of this chunk is in force at step 4, but meant for step 2: row 101, for step 3, has been executed.
+    line.add(chunk(2, START + 2 * PERIOD, step_ns=3 * PERIOD), START + 350 * MS)
+    steps = run(line, 4, 2)
+    assert values(steps) == [101, 201]
+    assert (steps[0].kind, steps[0].sequence, steps[1].splice) == (StepKind.KEEP, 1, 100.0)

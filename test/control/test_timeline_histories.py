@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from vla_simd_ros.control.blending import BLENDINGS, blending
 from vla_simd_ros.control.chunk import Chunk, ChunkRejected
@@ -86,7 +93,9 @@ class Model:
             origin = self.waiting[0].stamp_ns if self.mode is Mode.TIME_ALIGNED else time
             if origin > time:
                 break
-            self.played.append(Played(self.waiting.pop(0), origin, time))
+            taken = Played(self.waiting.pop(0), origin, time)
+            if taken.row(time) < taken.chunk.window:
+                self.played.append(taken)
         if not self.played:
             return StepKind.WAITING, None
         newest = self.played[-1]
@@ -117,7 +126,7 @@ class Model:
                 return own
             old = self.value(index - 1, old_row)
             return OLD_WEIGHTS[self.name] * old + (1 - OLD_WEIGHTS[self.name]) * own
-        if self.name == "real_time" and 0 < me.chunk.frozen >= max(0, me.row(me.taken)):
+        if self.name == "real_time" and 0 < me.chunk.frozen >= me.row(me.taken):
             return own
         if steps + 1 >= LINEAR_STEPS:
             return own
@@ -167,10 +176,14 @@ specs = st.builds(
 class Histories(RuleBasedStateMachine):
     """One executor, and a network that does what networks do."""
 
-    @initialize(mode=st.sampled_from(list(Mode)), name=st.sampled_from(BLENDINGS))
-    def start(self, mode: Mode, name: str) -> None:
-        self.model = Model(mode, name)
-        made = blending(name, LINEAR_STEPS, COEFFICIENT)
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    @initialize(mode=st.sampled_from(list(Mode)))
+    def start(self, mode: Mode) -> None:
+        self.model = Model(mode, self.name)
+        made = blending(self.name, LINEAR_STEPS, COEFFICIENT)
         self.line = ChunkTimeline(mode, PERIOD, made, TOLERANCE, MAX_AGE)
         self.line.start_epoch(1)
         self.grid, self.now = 10_000 * MS, 10_000 * MS
@@ -271,10 +284,17 @@ class Histories(RuleBasedStateMachine):
         assert self.line.buffered_steps() >= 0
 
 
-Histories.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-TestHistories = Histories.TestCase
+@pytest.mark.parametrize("name", BLENDINGS)
+def test_any_history_is_executed_as_the_model_says(name: str) -> None:
+    run_state_machine_as_test(
+        lambda: Histories(name),
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=15,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )
 
 
 def test_any_thread_may_call_anything() -> None:

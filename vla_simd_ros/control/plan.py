@@ -43,11 +43,14 @@ class Plan:
 def new_plan(
     chunk: Chunk, origin_ns: int, before: Plan | None, time_ns: int, period_ns: int, blending: Blending
 ) -> Plan:
-    """The plan that a chunk makes of the one ``before``, taking over at the control step ``time_ns``."""
+    """The plan that a chunk makes of the one ``before``, taking over at the control step ``time_ns``.
+
+    The chunk has a row for that step.
+    """
     plan = Plan(chunk, origin_ns, chunk.rows, np.ones(chunk.window, np.int64))
-    first = min(max(0, plan.row_at(time_ns)), chunk.window)
-    if before is None or first == chunk.window:
+    if before is None:
         return plan
+    first = plan.row_at(time_ns)
     # Each row is executed at the first control step that is not before its time, counted from this one.
     offsets = np.arange(first, chunk.window, dtype=np.int64) * chunk.step_ns + (origin_ns - time_ns)
     steps = np.maximum(0, -(-offsets // period_ns))

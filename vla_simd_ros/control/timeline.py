@@ -277,6 +277,9 @@ class ChunkTimeline:
             if origin_ns > time_ns:
                 return
             self._arrived.popleft()
+            if time_ns >= origin_ns + chunk.duration_ns:
+                self.stale_rows += chunk.window
+                continue
             plan = new_plan(chunk, origin_ns, self._plan, time_ns, self._period_ns, self._blending)
             plan.follows = self._in_force is not None
             if self._row_ns is not None:
