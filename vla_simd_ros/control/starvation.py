@@ -161,16 +161,21 @@ class _Chain:
         self._alive = np.searchsorted(self._carried, self._window - queries.delay, side="right")
         tail = np.append(np.cumsum(queries.weight[::-1])[::-1], 0.0)
         self._dying = tail[np.searchsorted(queries.delay, self._window - self._carried, side="right")]
-        # The chunk that starves began at the step minus `carried`, and ends a window later.
+        # The chunk that starves began at the step minus `carried`, and ends a window later: where it has
+        # spent all rows before the next query starts, whatever comes.
         self._until_loss = np.maximum(self._window - self._carried, 0)
-        self._length = int(max(self._advance.max(), self._until_loss.max(), queries.delay.max())) + 1
+        began = self._advance - queries.carried(mode)
+        self._doomed = queries.carried(mode) > self._window
+        self._end_of_doomed = (began + self._window)[self._doomed]
+        ends = (self._advance.max(), self._until_loss.max(), queries.delay.max(), began.max() + self._window)
+        self._length = int(max(ends)) + 1
         self._mass = np.zeros((self._length, len(self._carried)))
         self._loss = np.zeros(self._length)
         self._step = 0
         # A first chunk that arrives after its own end starves on arrival.
         late = queries.reach(mode) > self._window
         np.add.at(self._loss, queries.delay[late], self._weight[late])
-        np.add.at(self._mass, (self._advance[~late], self._state[~late]), self._weight[~late])
+        self._start_queries(np.where(late, 0.0, self._weight))
 
     def stretch(self) -> int:
         """Steps after which the hazard can repeat itself: several windows, in whole periods."""
@@ -193,6 +198,12 @@ class _Chain:
 
     def _move(self, here: Floats) -> None:
         up_to = np.append(0.0, np.cumsum(here))
-        target = (self._step + self._advance) % self._length
-        np.add.at(self._mass, (target, self._state), self._weight * up_to[self._alive])
+        self._start_queries(self._weight * up_to[self._alive])
         np.add.at(self._loss, (self._step + self._until_loss) % self._length, here * self._dying)
+
+    def _start_queries(self, mass: Floats) -> None:
+        """At this step, each query with its mass."""
+        doomed = self._doomed
+        np.add.at(self._loss, (self._step + self._end_of_doomed) % self._length, mass[doomed])
+        target = (self._step + self._advance[~doomed]) % self._length
+        np.add.at(self._mass, (target, self._state[~doomed]), mass[~doomed])
