@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vla_simd_ros.control.query_timing import Moment, QueryTimer, QueryPacing
+from vla_simd_ros.control.query_timing import Moment, QueryPacing, QueryTimer
 
 MS = 1_000_000
 PERIOD = 100 * MS
