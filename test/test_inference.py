@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import os
 import shutil
+import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,11 +17,12 @@ import pytest
 from vla_simd_ros import inference
 from vla_simd_ros.checkpoints import CheckpointError, load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.executors.base import Executable
 from vla_simd_ros.executors.reference_executor import ReferenceExecutable, ReferenceExecutor
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.graph.programs import CompiledPolicy
-from vla_simd_ros.inference import InputError, Observation, Policy, make_executor
+from vla_simd_ros.inference import Cancelled, InputError, Observation, Policy, make_executor
 
 CAMERAS = (Camera("front", 32, 48), Camera("wrist", 32, 32))
 SIZES: dict[str, Any] = {
@@ -190,7 +192,7 @@ class CountingExecutor(ReferenceExecutor):
         self.runs: list[Lifetime] = []
         self.made: list[ReferenceExecutable] = []
 
-    def load(self, compiled: CompiledPolicy) -> ReferenceExecutable:
+    def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> ReferenceExecutable:
         counting = self
         self.loaded.append(compiled.inputs["token_ids"].shape[0])
 
@@ -199,7 +201,7 @@ class CountingExecutor(ReferenceExecutor):
                 counting.runs.append(lifetime)
                 return super().run(lifetime, inputs)
 
-        self.made.append(Counted(compiled, np.dtype(np.float64)))
+        self.made.append(Counted(compiled, np.dtype(np.float64), threading.Event()))
         return self.made[-1]
 
 
@@ -263,6 +265,37 @@ def test_a_checkpoint_cut_short_while_it_is_used(tmp_path: Path, folders: dict[s
     for text in ("go", "pick up the tape"):
         with pytest.raises(CheckpointError, match=r"model\.safetensors: was changed since it was opened"):
             policy.set_instruction(text)
+
+
+@pytest.mark.parametrize("executor", ["simd", "reference"])
+def test_a_cancelled_policy_says_so_until_it_is_resumed(folders: dict[str, Path], executor: str) -> None:
+    policy = Policy.load(folders["impact"], executor=executor, threads=1 if executor == "simd" else 0)
+    policy.set_instruction("go")
+    expected = policy.query(observation()).actions
+    policy.cancel()
+    with pytest.raises(Cancelled, match="cancelled"):
+        policy.query(observation())
+    with pytest.raises(Cancelled, match="cancelled"):
+        policy.set_instruction("stop")
+    policy.resume()
+    with pytest.raises(InputError, match="no instruction is set"):
+        policy.query(observation())
+    policy.set_instruction("go")
+    np.testing.assert_array_equal(policy.query(observation()).actions, expected)
+
+
+def test_instructions_of_several_lengths_take_turns(folders: dict[str, Path]) -> None:
+    """They share one arena, whatever the order of their lengths."""
+    texts = ("go", "pick up the tape", "go", "pick up", "pick up the tape")
+
+    def ask(policy: Policy, text: str) -> Array:
+        policy.set_instruction(text)
+        return policy.query(observation()).actions
+
+    shared = Policy.load(folders["impact"], threads=1)
+    for text in texts:
+        alone = Policy.load(folders["impact"], threads=1)
+        np.testing.assert_array_equal(ask(shared, text), ask(alone, text))
 
 
 def test_closing_frees_the_weights(folders: dict[str, Path]) -> None:

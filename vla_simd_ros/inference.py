@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.errors import InstructionError
-from vla_simd_ros.executors.base import Executable, Executor, InputError
+from vla_simd_ros.executors.base import Cancelled, Executable, Executor, InputError
 from vla_simd_ros.executors.int8_choice import choose_int8
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.graph.compile import compile_graph, optimize
@@ -25,7 +25,7 @@ from vla_simd_ros.policies.base import CameraSpec, PolicyDefinition, PolicySpec
 from vla_simd_ros.policies.registry import define_policy
 from vla_simd_ros.tuning.tuned import resolve_settings
 
-__all__ = ["EXECUTORS", "InputError", "Observation", "Policy", "Query", "Timing"]
+__all__ = ["EXECUTORS", "Cancelled", "InputError", "Observation", "Policy", "Query", "Timing"]
 
 EXECUTORS = ("simd", "torch", "reference")
 
@@ -96,7 +96,8 @@ class _Programs:
             self._executables.move_to_end(tokens)
         else:
             compiled = compile_graph(self._definition.build(tokens), self._fold_cache, self.int8)
-            self._executables[tokens] = self._executor.load(compiled)
+            beside = next(reversed(self._executables.values()), None)
+            self._executables[tokens] = self._executor.load(compiled, beside)
             while len(self._executables) > _KEPT_LENGTHS:
                 self._executables.popitem(last=False)
         return self._executables[tokens]
@@ -119,6 +120,7 @@ class Policy:
         """Threads that compute; 0 where the executor leaves it to its library."""
         self.instruction_truncated = False
         """Whether the instruction was longer than the policy takes, and was cut."""
+        self._executor = executor
         self._tokenizer = checkpoint.tokenizer() if self.spec.uses_instruction else None
         self._programs: _Programs | None = _Programs(definition, executor, int8)
         self.int8 = self._programs.int8
@@ -228,6 +230,18 @@ class Policy:
         }
         state, env_state = (np.zeros(n, np.float32) for n in (self.spec.state_dim, self.spec.env_state_dim))
         executable.run(Lifetime.QUERY, observation_inputs(self.spec, Observation(cameras, state, env_state)))
+
+    def cancel(self) -> None:
+        """From any thread: end the query that is running, and later ones until :meth:`resume`, with
+        :class:`Cancelled`.
+
+        So does the setting of an instruction; then none is set.
+        """
+        self._executor.cancel()
+
+    def resume(self) -> None:
+        """Let queries run again after :meth:`cancel`."""
+        self._executor.resume()
 
     def close(self) -> None:
         """Free the weights; the policy cannot be used afterwards."""

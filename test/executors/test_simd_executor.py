@@ -12,10 +12,10 @@ from random_graphs import assert_close, graphs
 from small_policy import IMAGE, INPUTS, small_policy
 
 from vla_simd_ros import _engine
-from vla_simd_ros.executors.base import Executable, InputError
+from vla_simd_ros.executors.base import Cancelled, Executable, InputError
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_constants import pixel_table
-from vla_simd_ros.executors.simd_executor import Cancelled, SimdExecutable, SimdExecutor
+from vla_simd_ros.executors.simd_executor import SimdExecutable, SimdExecutor
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.errors import GraphError
@@ -227,6 +227,28 @@ def test_a_query_in_flight_can_be_cancelled() -> None:
         executable.run(Lifetime.STEP, INPUTS[Lifetime.STEP])
     executor.resume()
     assert np.array_equal(outputs(executable)["action"], expected)
+
+
+def test_executables_that_share_memory_take_turns() -> None:
+    executor = SimdExecutor(threads=1)
+    first = executor.load(small_policy())
+    second = executor.load(small_policy(), first)
+    assert second.memory is first.memory
+    expected = outputs(first)["action"]
+    second.run(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+    with pytest.raises(RuntimeError, match="EPISODE, which has not run"):
+        first.run(Lifetime.QUERY, INPUTS[Lifetime.QUERY])
+    assert np.array_equal(outputs(second)["action"], expected)
+    assert np.array_equal(outputs(first)["action"], expected)
+
+
+def test_memory_that_is_too_small_is_not_shared() -> None:
+    executor = SimdExecutor(threads=1)
+    b = Builder()
+    b.output("y", b.activation("relu", b.input("x", (1, 4), DType.F32, Lifetime.QUERY), name="y"))
+    tiny = executor.load(compile_graph(b.graph(), FoldCache()))
+    large = executor.load(small_policy(), tiny)
+    assert large.memory is not tiny.memory and large.arena_bytes > tiny.arena_bytes
 
 
 def test_policies_share_packed_weights(monkeypatch: pytest.MonkeyPatch) -> None:

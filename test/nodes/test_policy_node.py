@@ -70,6 +70,12 @@ class FakePolicy:
     def warm_up(self) -> None:
         self.warmed = True
 
+    def cancel(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closed.set()
 

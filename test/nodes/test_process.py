@@ -28,8 +28,9 @@ PATIENCE_S = 60.0
 
 # A policy whose loading or whose queries are a call that only returns after ten minutes.
 POLICY = f"""
-import sys, time
+import sys, threading, time
 from types import SimpleNamespace
+from vla_simd_ros.inference import Cancelled
 from vla_simd_ros.nodes.policy_node import PolicyNode
 from vla_simd_ros.nodes.process import run_node
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
@@ -41,15 +42,27 @@ class Slow:
     int8 = ()
     def warm_up(self): pass
     def close(self): pass
+    def cancel(self): pass
+    def resume(self): pass
     def query(self, observation):
         print("IN QUERY", flush=True)
         time.sleep({FOREVER_S})
+
+class Cancellable(Slow):
+    cancelled = threading.Event()
+    def close(self): print("CLOSED", flush=True)
+    def cancel(self): self.cancelled.set()
+    def resume(self): self.cancelled.clear()
+    def query(self, observation):
+        print("IN QUERY", flush=True)
+        self.cancelled.wait({FOREVER_S})
+        raise Cancelled("the run was cancelled")
 
 def load(folder, **options):
     if folder == "slow":
         print("IN LOAD", flush=True)
         time.sleep({FOREVER_S})
-    return Slow()
+    return Cancellable() if folder == "cancellable" else Slow()
 
 sys.exit(run_node(lambda: PolicyNode(load=load), sys.argv))
 """
@@ -69,7 +82,8 @@ class NodeProcess:
         self.namespace = namespace
         self.lines: queue.Queue[str] = queue.Queue()
         self.seen: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -81,6 +95,11 @@ class NodeProcess:
             self.seen.append(self.lines.get())
         assert self.process.poll() is None, "".join(self.seen)
         return any(words in line for line in self.seen)
+
+    def said(self, words: str) -> bool:
+        """Whether the process, which has ended, said this in all its time."""
+        self._reader.join(PATIENCE_S)
+        return any(words in line for line in [*self.seen, *self.lines.queue])
 
 
 NUMBERS = itertools.count()
@@ -120,9 +139,12 @@ def wait(ros: Any, node: NodeProcess, words: str, meanwhile: Callable[[], None] 
 CONFIGURE, ACTIVATE = Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_policy_node_ends_in_the_middle_of_a_query(ros: Any, number: signal.Signals) -> None:
-    parameters = ["--ros-args", "-p", "checkpoint:=fast", "-p", "joints:=[a]"]
+@pytest.mark.parametrize(
+    ("policy", "number"),
+    [("fast", signal.SIGINT), ("fast", signal.SIGTERM), ("cancellable", signal.SIGINT)],
+)
+def test_the_policy_node_ends_in_the_middle_of_a_query(ros: Any, policy: str, number: signal.Signals) -> None:
+    parameters = ["--ros-args", "-p", f"checkpoint:={policy}", "-p", "joints:=[a]"]
     with running(["-c", POLICY, *parameters]) as node:
         change(ros, node, "policy_node", CONFIGURE, ACTIVATE)
         frames = ros.publisher(Image, f"{node.namespace}/camera/front/image_raw", qos.STATE)
@@ -138,6 +160,8 @@ def test_the_policy_node_ends_in_the_middle_of_a_query(ros: Any, number: signal.
 
         wait(ros, node, "IN QUERY", observe)
         assert ends_on(node, number) == 0
+        # One whose query can be cancelled is taken down in order, the other one left as it is.
+        assert node.said("CLOSED") == (policy == "cancellable")
 
 
 def test_the_policy_node_ends_in_the_middle_of_loading(ros: Any) -> None:

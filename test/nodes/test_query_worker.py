@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from vla_simd_ros.inference import Cancelled
 from vla_simd_ros.nodes.episodes import Episode, EpochCounter
 from vla_simd_ros.nodes.query_worker import FrameSet, QueryWorker
 
@@ -47,6 +48,12 @@ class FakeRunner:
     def failed(self, error: Exception) -> None:
         self._note(self.errors, str(error))
 
+    def cancel(self) -> None:
+        """A call into native code that cannot be interrupted."""
+
+    def resume(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closed.set()
 
@@ -58,6 +65,25 @@ class FakeRunner:
         with self.changed:
             log.append(entry)
             self.changed.notify_all()
+
+
+class EndlessRunner(FakeRunner):
+    """Queries that last until they are cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancelled = threading.Event()
+
+    def query(self, frames: FrameSet) -> int:
+        self._note(self.started, frames.stamp_ns)
+        assert self.cancelled.wait(PATIENCE_S)
+        raise Cancelled("the run was cancelled")
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def resume(self) -> None:
+        self.cancelled.clear()
 
 
 def frames(time: int) -> FrameSet:
@@ -171,6 +197,33 @@ def test_stopping_during_a_query_does_not_wait_and_the_runner_is_closed_after_it
     runner.gate.release()
     assert runner.closed.wait(PATIENCE_S)
     assert runner.delivered == []
+
+
+def test_a_new_episode_and_a_stop_end_the_query_that_runs() -> None:
+    runner = EndlessRunner()
+    worker = QueryWorker(runner)
+    worker.begin(Episode(1, None))
+    worker.offer(frames(10))
+    runner.wait(lambda: runner.started == [10])
+    worker.begin(Episode(2, None))
+    worker.offer(frames(20))
+    runner.wait(lambda: runner.started == [10, 20])
+    assert worker.stop(PATIENCE_S)
+    assert runner.closed.is_set()
+    assert runner.errors == [] and runner.delivered == []
+
+
+def test_a_pause_ends_the_query_that_runs_and_the_next_episode_queries_again() -> None:
+    runner = EndlessRunner()
+    worker = QueryWorker(runner)
+    worker.begin(Episode(1, None))
+    worker.offer(frames(10))
+    runner.wait(lambda: runner.started == [10])
+    worker.pause()
+    worker.begin(Episode(2, None))
+    worker.offer(frames(20))
+    runner.wait(lambda: runner.started == [10, 20])
+    assert worker.stop(PATIENCE_S)
 
 
 def test_stopping_while_idle_closes_the_runner(runner: FakeRunner) -> None:

@@ -13,6 +13,10 @@ class InputError(ValueError):
     """An input that the program does not accept: missing, unknown, or of the wrong shape or dtype."""
 
 
+class Cancelled(RuntimeError):
+    """A run that :meth:`Executor.cancel` stopped."""
+
+
 class Executable(Protocol):
     """A policy loaded into an executor. Not safe for use by several threads at once."""
 
@@ -21,8 +25,8 @@ class Executable(Protocol):
 
         ``inputs`` holds exactly that program's runtime inputs, by name, in the declared shape and dtype.
         The programs of longer lifetimes that it builds on must have run before. Returns copies of the
-        graph outputs that the program computes. Raises :class:`InputError`, and RuntimeError where
-        another program must run first.
+        graph outputs that the program computes. Raises :class:`InputError`, :class:`Cancelled`, and
+        RuntimeError where another program must run first.
         """
         ...
 
@@ -47,8 +51,21 @@ class Executor(Protocol):
         """Threads that compute, the caller's included; 0 where the library decides."""
         ...
 
-    def load(self, compiled: CompiledPolicy) -> Executable:
-        """Prepare ``compiled`` for running. Policies compiled with one fold cache share their weights."""
+    def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> Executable:
+        """Prepare ``compiled`` for running. Policies compiled with one fold cache share their weights.
+
+        The result may use the working memory of ``beside``, which this executor loaded before: then they
+        take turns, and running one undoes all that the other has computed.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """From any thread: the run in flight, and later ones until :meth:`resume`, end with
+        :class:`Cancelled` as soon as they can."""
+        ...
+
+    def resume(self) -> None:
+        """Let runs run again after :meth:`cancel`."""
         ...
 
 

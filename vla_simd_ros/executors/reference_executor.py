@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from vla_simd_ros.executors.base import check_inputs, check_order
+from vla_simd_ros.executors.base import Cancelled, Executable, check_inputs, check_order
 from vla_simd_ros.graph.evaluate import evaluate
 from vla_simd_ros.graph.ir import Array, Graph, Lifetime, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy
@@ -22,19 +23,29 @@ class ReferenceExecutor:
 
     def __init__(self, dtype: npt.DTypeLike = np.float64) -> None:
         self._dtype: np.dtype[Any] = np.dtype(dtype)
+        self._cancelled = threading.Event()
 
-    def load(self, compiled: CompiledPolicy) -> ReferenceExecutable:
+    def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> ReferenceExecutable:
         """Keep ``compiled`` for running."""
-        return ReferenceExecutable(compiled, self._dtype)
+        return ReferenceExecutable(compiled, self._dtype, self._cancelled)
+
+    def cancel(self) -> None:
+        """End the run in flight before its next operation, and later ones."""
+        self._cancelled.set()
+
+    def resume(self) -> None:
+        """Let runs run again."""
+        self._cancelled.clear()
 
 
 class ReferenceExecutable:
     """A compiled policy and the values its programs left behind."""
 
-    def __init__(self, compiled: CompiledPolicy, dtype: np.dtype[Any]) -> None:
+    def __init__(self, compiled: CompiledPolicy, dtype: np.dtype[Any], cancelled: threading.Event) -> None:
         self._compiled = compiled
         self._constants = {tensor: value.array() for tensor, value in compiled.constants.items()}
         self._dtype = dtype
+        self._cancelled = cancelled
         self._kept: dict[Tensor, Array] = {}
         self._ran: set[Lifetime] = set()
 
@@ -47,6 +58,8 @@ class ReferenceExecutable:
         values: dict[Tensor, Array] = {t: self._value(t) for t in (*program.constants, *program.uses)}
         values.update((tensor, inputs[name]) for name, tensor in program.inputs.items())
         for op in program.ops:
+            if self._cancelled.is_set():
+                raise Cancelled("the run was cancelled")
             operands = [None if t is None else values[t] for t in op.inputs]
             values[op.output] = evaluate(op, operands, self._dtype)
         self._kept.update((t, values[t].copy()) for t in program.provides)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import vla_simd_ros._engine as _engine
-from vla_simd_ros.executors.base import InputError, check_inputs, check_order
+from vla_simd_ros.executors.base import Cancelled, Executable, InputError, check_inputs, check_order
 from vla_simd_ros.executors.convolution import ConvolutionChoice, format_layers, parse_layers
 from vla_simd_ros.executors.convolution_timing import time_convolution
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
@@ -23,8 +23,8 @@ from vla_simd_ros.graph.programs import CompiledPolicy, Program
 from vla_simd_ros.graph.single_operation import program_of
 from vla_simd_ros.graph.storage import Place, plan_storage
 
-Cancelled = _engine.Cancelled
-"""Raised by a run that :meth:`SimdExecutor.cancel` stopped."""
+_HEADROOM = 1 / 16
+"""Part of an arena left for what needs somewhat more: the programs for a longer instruction."""
 
 _TIMED_RUNS = 6
 
@@ -79,9 +79,13 @@ class SimdExecutor:
         """The algorithms chosen so far, for the setting of this name."""
         return format_layers(self._convolutions.chosen)
 
-    def load(self, compiled: CompiledPolicy) -> SimdExecutable:
-        """Pack the weights, plan the memory, lower the programs. Raises GraphError, MemoryError."""
-        return SimdExecutable(compiled, self._engine, self._constants, self._convolutions)
+    def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> SimdExecutable:
+        """Pack the weights, plan the memory, lower the programs. Raises GraphError, MemoryError.
+
+        Bringing new memory in takes longer than all else: an executable ``beside`` shares its own.
+        """
+        memory = beside.memory if isinstance(beside, SimdExecutable) else None
+        return SimdExecutable(compiled, self._engine, self._constants, self._convolutions, memory)
 
     def cancel(self) -> None:
         """From any thread: the run in flight, and later ones until :meth:`resume`, end with Cancelled."""
@@ -121,6 +125,15 @@ def _make_engine(settings: EngineSettings) -> _engine.Engine:
         raise SettingError(str(error)) from None
 
 
+class SharedArena:
+    """Memory for the activations of one executable at a time."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.arena = _engine.Arena(nbytes)
+        self.user: object = None
+        """Whose values it holds."""
+
+
 class SimdExecutable:
     """A policy on the engine: its arena and programs. Not safe for use by several threads at once."""
 
@@ -130,17 +143,20 @@ class SimdExecutable:
         engine: _engine.Engine,
         constants: EngineConstants,
         convolutions: ConvolutionChoice,
+        memory: SharedArena | None,
     ) -> None:
         self._programs = compiled.programs
         self._values = compiled.constants
         ordered = [compiled.programs[lifetime] for lifetime in sorted(compiled.programs)]
         storage = plan_storage(ordered)
         plan = plan_arena(list(storage.buffers.values()))
-        self._arena = _engine.Arena(plan.nbytes)
+        if memory is None or memory.arena.bytes < plan.nbytes:
+            memory = SharedArena(round(plan.nbytes * (1 + _HEADROOM)))
+        self.memory = memory
+        self._mark = object()
         offsets = dict(zip(storage.buffers, plan.offsets, strict=True))
-        lowering = Lowering(
-            engine, self._arena, constants, convolutions, storage, offsets, compiled.constants
-        )
+        arena = memory.arena
+        lowering = Lowering(engine, arena, constants, convolutions, storage, offsets, compiled.constants)
         self._lowered: dict[Lifetime, Lowered] = {p.lifetime: lowering.lower(p) for p in ordered}
         reachable = [t for p in ordered for t in (*p.inputs.values(), *p.provides)]
         self._views = {t: self._array(t, storage.places[t], offsets) for t in reachable}
@@ -149,19 +165,21 @@ class SimdExecutable:
     @property
     def arena_bytes(self) -> int:
         """Memory of all activations."""
-        return int(self._arena.bytes)
+        return int(self.memory.arena.bytes)
 
     def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run one program; see :class:`vla_simd_ros.executors.base.Executable`.
 
         Also raises InputError for an index outside its table, RuntimeError where a program of longer
-        lifetime must run first, and :data:`Cancelled`.
+        lifetime must run first, and :class:`vla_simd_ros.executors.base.Cancelled`.
         """
         program = self._begin(lifetime, inputs)
         try:
             self._lowered[lifetime].program.run()
         except _engine.RunError as error:
             raise InputError(f"{lifetime.name}: {error}") from None
+        except _engine.Cancelled as error:
+            raise Cancelled(str(error)) from None
         self._ran.add(lifetime)
         return {name: self._views[tensor].copy() for name, tensor in program.outputs.items()}
 
@@ -180,14 +198,17 @@ class SimdExecutable:
         """A copy of a provided tensor's current value, or of a constant; KeyError where there is none."""
         if tensor in self._values:
             return np.array(self._values[tensor].array())
-        if tensor.lifetime not in self._ran:
+        if self.memory.user is not self._mark or tensor.lifetime not in self._ran:
             raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
         return np.array(self._views[tensor])
 
     def _begin(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> Program:
         program = self._programs[lifetime]
         check_inputs(program, inputs)
+        if self.memory.user is not self._mark:
+            self._ran.clear()
         check_order(program, self._ran)
+        self.memory.user = self._mark
         # What shorter-lived programs computed belongs to the values that are replaced now.
         self._ran = {other for other in self._ran if other < lifetime}
         for name, tensor in program.inputs.items():
@@ -201,5 +222,5 @@ class SimdExecutable:
         pitch = (place.ld if place.rows > 1 else place.cols) * item
         strides = [pitch * math.prod(shape[axis + 1 : -1]) for axis in range(len(shape) - 1)]
         offset = offsets[place.root] + place.offset * item
-        array: Array = self._arena.array(offset, shape, [*strides, item], tensor.dtype.value)
+        array: Array = self.memory.arena.array(offset, shape, [*strides, item], tensor.dtype.value)
         return array

@@ -6,6 +6,7 @@ comes out has the graph's own layout.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from vla_simd_ros.executors.base import check_inputs, check_order
+from vla_simd_ros.executors.base import Cancelled, Executable, check_inputs, check_order
 from vla_simd_ros.graph.int8 import INT8, LARGEST, precision_of
 from vla_simd_ros.graph.ir import Array, DType, LazyArray, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
@@ -33,22 +34,32 @@ class TorchExecutor:
         if threads:
             torch.set_num_threads(threads)
         self._dtype = dtype
+        self._cancelled = threading.Event()
 
     @property
     def threads(self) -> int:
         """Threads that compute."""
         return int(torch.get_num_threads())
 
-    def load(self, compiled: CompiledPolicy) -> TorchExecutable:
+    def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> TorchExecutable:
         """Make one module of each program."""
-        return TorchExecutable(compiled, self._dtype)
+        return TorchExecutable(compiled, self._dtype, self._cancelled)
+
+    def cancel(self) -> None:
+        """Let no program begin; one that runs cannot be interrupted, but gives no result."""
+        self._cancelled.set()
+
+    def resume(self) -> None:
+        """Let programs run again."""
+        self._cancelled.clear()
 
 
 class TorchExecutable:
     """A compiled policy in PyTorch, and the values that its programs left behind."""
 
-    def __init__(self, compiled: CompiledPolicy, dtype: torch.dtype) -> None:
+    def __init__(self, compiled: CompiledPolicy, dtype: torch.dtype, cancelled: threading.Event) -> None:
         self._compiled = compiled
+        self._cancelled = cancelled
         self._modules = {
             lifetime: ProgramModule(program, compiled.constants, program.provides, dtype)
             for lifetime, program in compiled.programs.items()
@@ -63,8 +74,10 @@ class TorchExecutable:
         check_order(program, self._ran)
         self._ran = {other for other in self._ran if other < lifetime}
         given = [torch.from_numpy(np.array(inputs[name])) for name in program.inputs]
+        self._check_cancelled()
         with torch.inference_mode():
             results = self._modules[lifetime](*given, *(self._kept[t] for t in program.uses))
+        self._check_cancelled()
         self._kept.update(zip(program.provides, results, strict=True))
         self._ran.add(lifetime)
         return {name: self.tensor(tensor) for name, tensor in program.outputs.items()}
@@ -76,6 +89,10 @@ class TorchExecutable:
         if tensor.lifetime not in self._ran:
             raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
         return np.array(self._kept[tensor].numpy())
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise Cancelled("the run was cancelled")
 
 
 def torch_module(

@@ -129,6 +129,14 @@ class PolicyRunner:
         """Keep and report what an episode or a query raised."""
         self._note(problem=f"the policy failed: {error or type(error).__name__}")
 
+    def cancel(self) -> None:
+        """From any thread: end what runs, and what is run until :meth:`resume`."""
+        self._policy.cancel()
+
+    def resume(self) -> None:
+        """Let the policy run again."""
+        self._policy.resume()
+
     def close(self) -> None:
         """Free the policy."""
         self._policy.close()

@@ -1,7 +1,7 @@
 """The thread that runs the policy, so that the node keeps receiving while a query is in the engine.
 
-Queries run back to back, each on the newest observation. A query cannot be interrupted: what it brings
-after a new episode, a pause or a stop is dropped.
+Queries run back to back, each on the newest observation. A new episode, a pause or a stop ends the one that
+runs; what it brings all the same is dropped.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from vla_simd_ros.inference import Cancelled
 from vla_simd_ros.nodes.episodes import Episode
 
 
@@ -29,8 +30,14 @@ class Runner(Protocol):
     def failed(self, error: Exception) -> None:
         """An episode or a query raised."""
 
+    def cancel(self) -> None:
+        """From any thread: what runs, and what is called until :meth:`resume`, raises Cancelled soon."""
+
+    def resume(self) -> None:
+        """Let calls run again."""
+
     def close(self) -> None:
-        """Free what the runner holds; nothing is called afterwards."""
+        """Free what the runner holds; nothing is called afterwards, except cancel."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class QueryWorker:
             self._episode = episode
             self._frames = None
             self._paused = False
+            self._runner.cancel()
             self._changed.notify()
 
     def offer(self, frames: FrameSet) -> None:
@@ -79,12 +87,14 @@ class QueryWorker:
         with self._changed:
             self._paused = True
             self._frames = None
+            self._runner.cancel()
 
     def stop(self, timeout_s: float) -> bool:
         """End the thread; false when it is still inside a call, which then closes the runner at its end."""
         with self._changed:
             self._stopping = True
             self._paused = True
+            self._runner.cancel()
             self._changed.notify()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -98,6 +108,7 @@ class QueryWorker:
                         return
                     episode, frames = self._episode, self._frames
                     self._frames = None
+                    self._runner.resume()  # whatever was to end has ended
                 assert episode is not None  # _has_work() has seen one
                 self._work(episode, frames)
         finally:
@@ -120,6 +131,8 @@ class QueryWorker:
             if frames is None or not self._ready:
                 return
             result = self._runner.query(frames)
+        except Cancelled:
+            return
         except Exception as error:
             self._runner.failed(error)
             return
