@@ -1,13 +1,18 @@
-"""What all tests share: the markers that may skip a test, and a ROS domain of this run's own."""
+"""What all tests share: the markers that may skip a test, a ROS domain of this run's own, and what the tests
+of several packages import from ``checkpoints/``: the smallest policy and a tokenizer's model."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "checkpoints"))
 
 # Packages that a ROS installation has and the wheels lack. A test that needs one says so with a marker and
 # shows as skipped, with the reason, where it is missing; nothing else is ever skipped.

@@ -224,12 +224,16 @@ class Policy:
             length = self.spec.max_instruction_tokens
             executable = programs.executable(length)
             executable.run(Lifetime.EPISODE, {"token_ids": np.zeros(length, np.int32)})
+        executable.run(Lifetime.QUERY, observation_inputs(self.spec, self.blank_observation()))
+
+    def blank_observation(self) -> Observation:
+        """Black images and zeros, of the sizes that the policy takes."""
         cameras = {
             name: np.zeros((camera.height, camera.width, camera.channels), np.uint8)
             for name, camera in self.spec.cameras.items()
         }
         state, env_state = (np.zeros(n, np.float32) for n in (self.spec.state_dim, self.spec.env_state_dim))
-        executable.run(Lifetime.QUERY, observation_inputs(self.spec, Observation(cameras, state, env_state)))
+        return Observation(cameras, state, env_state)
 
     def cancel(self) -> None:
         """From any thread: end the query that is running, and later ones until :meth:`resume`, with

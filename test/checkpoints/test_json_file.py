@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def test_names_the_file_and_what_is_wrong(tmp_path: Path, content: bytes, compla
     with pytest.raises(CheckpointError, match=complaint) as caught:
         read_json_object(path)
     assert "broken.json" in str(caught.value)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+
+    for name in ("pipe.json", "folder.json"):
+        with pytest.raises(CheckpointError, match=rf"{name}: is no regular file"):
+            read_json_object(tmp_path / name)
 
 
 def test_missing_file(tmp_path: Path) -> None:

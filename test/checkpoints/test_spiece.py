@@ -11,13 +11,13 @@ import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
+from small_spiece import corpus, train
 
 from vla_simd_ros.checkpoints import CheckpointError
 from vla_simd_ros.checkpoints.spiece import read_sentencepiece_tokenizer
 from vla_simd_ros.checkpoints.synthesis.vocabulary import t5_tokenizer
 from vla_simd_ros.checkpoints.tokenizer import Tokenizer, load_tokenizer
 
-CORPUS = [piece.replace("▁", "") + " the tape" for piece, _ in t5_tokenizer(3000)["model"]["vocab"][3:2800]]
 INSTRUCTIONS = [
     "Pick up the tape and put it into the box.",
     "  open the   top drawer\n",
@@ -33,21 +33,7 @@ INSTRUCTIONS = [
 
 @pytest.fixture(scope="module")
 def model() -> bytes:
-    """A unigram model trained by the library with T5's settings."""
-    out = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(CORPUS + INSTRUCTIONS * 5),
-        model_writer=out,
-        vocab_size=600,
-        model_type="unigram",
-        pad_id=0,
-        eos_id=1,
-        unk_id=2,
-        bos_id=-1,
-        character_coverage=0.999,
-        minloglevel=2,
-    )
-    return out.getvalue()
+    return train(INSTRUCTIONS, 600, character_coverage=0.999)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +117,7 @@ def test_not_a_model(tmp_path: Path) -> None:
 def test_another_kind_of_model(tmp_path: Path) -> None:
     out = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(CORPUS), model_writer=out, vocab_size=300, model_type="bpe", minloglevel=2
+        sentence_iterator=iter(corpus()), model_writer=out, vocab_size=300, model_type="bpe", minloglevel=2
     )
     path = tmp_path / "spiece.model"
     path.write_bytes(out.getvalue())

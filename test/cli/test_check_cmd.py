@@ -5,19 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_act import SMALL
 
 from vla_simd_ros.checkpoints.synthesis import Options, make_checkpoint
 from vla_simd_ros.cli.__main__ import main
 from vla_simd_ros.fidelity import check
-
-SMALL = {
-    "dim_model": 16,
-    "heads": 2,
-    "feedforward": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "chunk_size": 4,
-}
 
 
 @pytest.fixture(scope="module")

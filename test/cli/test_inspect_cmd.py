@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
+from vla_simd_ros.checkpoints import CheckpointError
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli import inspect_cmd
 from vla_simd_ros.graph.errors import GraphError
@@ -55,6 +59,28 @@ def test_every_program_is_a_table(folder: Path, capsys: pytest.CaptureFixture[st
     assert stem[8] == f"{4 * (32 * 48 * 3 + 64 * 147 + 64 + 16 * 24 * 64):,}"
     assert stem[9].startswith("conv2d_")
     assert row(lines, "backbone.top.stem.pool")[5:7] == ["-", "-"]
+
+
+def spoil_last_value(path: Path) -> None:
+    tensors = load_file(path)
+    tensors["model.action_head.bias"][-1] = np.nan
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "message"),
+    [
+        ("tokenizer.json", lambda path: path.write_text("{}"), "tokenizer.json: model type is None"),
+        ("model.safetensors", spoil_last_value, "NaN or infinite"),
+    ],
+)
+def test_damage_shows(folder: Path, tmp_path: Path, name: str, spoil: Any, message: str) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    spoil(tmp_path / "copy" / name)
+    parser = argparse.ArgumentParser()
+    inspect_cmd.add_parser(parser.add_subparsers())
+    with pytest.raises(CheckpointError, match=message):
+        inspect_cmd.run(parser.parse_args(["inspect", str(tmp_path / "copy")]))
 
 
 def test_fusions_and_views_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from small_act import SMALL
 
 from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
-
-SMALL = {
-    "dim_model": 16,
-    "heads": 2,
-    "feedforward": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "chunk_size": 4,
-}
 
 
 @pytest.fixture(scope="session")

@@ -26,10 +26,10 @@ def test_observations_are_what_a_robot_gives(seeing: Checkpoint) -> None:
 
 
 def test_state_is_in_the_range_of_the_statistics(blind: Checkpoint) -> None:
-    offset, divisor = blind.normalizers["observation.environment_state"].affine()
+    normalizer = blind.normalizers["observation.environment_state"]
     states = np.stack([np.asarray(o.env_state) for o in random_observations(blind, 50, seed=0)])
 
-    normalized = (states - offset) / divisor
+    normalized = (states - normalizer.offset) / normalizer.divisor
     assert np.abs(normalized).max() <= 1.5 + 1e-5
     assert normalized.std() > 0.5
 

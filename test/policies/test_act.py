@@ -107,6 +107,13 @@ def test_a_weight_of_another_shape_is_named(checkpoint: Open) -> None:
         ActPolicy(broken).build()
 
 
+def test_a_latent_that_no_memory_holds_is_a_wrong_shape(checkpoint: Open) -> None:
+    whole = checkpoint("act")
+    broken = Checkpoint(**{**vars(whole), "config": {**whole.config, "latent_dim": 10**30}})
+    with pytest.raises(CheckpointError, match=r"encoder_latent_input_proj\.weight.* expected \[32, 1000"):
+        ActPolicy(broken).build()
+
+
 def test_graphs_share_their_arrays(checkpoint: Open) -> None:
     policy = ActPolicy(checkpoint("act"))
     first, second = policy.build(), policy.build()

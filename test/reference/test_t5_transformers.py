@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sentencepiece
 import torch
+from small_spiece import train
 from transformers import AutoTokenizer, T5Config, T5EncoderModel, T5Tokenizer
 
 from vla_simd_ros.checkpoints.synthesis.vocabulary import t5_tokenizer
@@ -73,20 +72,7 @@ def json_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def spiece_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("spiece")
-    corpus = [piece.replace("\u2581", "") for piece, _ in t5_tokenizer(6000)["model"]["vocab"][3:5800]]
-    out = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(corpus + INSTRUCTIONS * 5),
-        model_writer=out,
-        vocab_size=1000,
-        model_type="unigram",
-        pad_id=0,
-        eos_id=1,
-        unk_id=2,
-        bos_id=-1,
-        minloglevel=2,
-    )
-    (folder / "spiece.model").write_bytes(out.getvalue())
+    (folder / "spiece.model").write_bytes(train(INSTRUCTIONS, 600))
     return folder
 
 

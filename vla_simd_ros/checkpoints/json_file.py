@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,9 @@ _NAMES = {
 def read_json_object(path: Path) -> dict[str, Any]:
     """The object stored in ``path``. Raises `CheckpointError` if it is missing, malformed or no object."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            # A pipe or a device may never come to an end.
+            raise CheckpointError(f"{path}: is no regular file, expected one")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such file") from None

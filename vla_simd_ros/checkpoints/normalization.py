@@ -54,20 +54,6 @@ class Normalizer:
     divisor: F32
     shift: F32 | None = None
 
-    def affine(self) -> tuple[F32, F32]:
-        """``(offset, divisor)`` of ``y = (x - offset) / divisor``, float32 ``[C]``.
-
-        Raises `CheckpointError` where the feature needs a shift as well.
-        """
-        if self.shift is not None:
-            first, second = self.mode.statistics
-            channel = int(np.flatnonzero(self.shift)[0])
-            raise CheckpointError(
-                f"statistics of '{self.feature.name}': {first} and {second} of channel {channel} are equal, "
-                f"expected a range that {self.mode.value} can scale"
-            )
-        return self.offset, self.divisor
-
 
 @dataclass(frozen=True)
 class Unnormalizer:

@@ -61,7 +61,7 @@ class TensorFile(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         shape = tuple(self._entries[name]["shape"])
-        return self._read(name, 0, math.prod(shape)).reshape(shape)
+        return self._read(name, 0, self.size(name)).reshape(shape)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -76,6 +76,10 @@ class TensorFile(Mapping[str, Array]):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The stored shape of every tensor, whatever its type."""
         return {name: tuple(entry["shape"]) for name, entry in self._entries.items()}
+
+    def size(self, name: str) -> int:
+        """Number of values of tensor ``name``."""
+        return math.prod(self._entries[name]["shape"])
 
     def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
         """The stored shape of float tensor ``name``, checked to be ``expected`` (when given), without reading
@@ -110,13 +114,13 @@ class TensorFile(Mapping[str, Array]):
 
         Call :meth:`check_mapped` before each use.
         """
-        size, begin = math.prod(self.shape(name)), self._begin(name)
+        shape, size, begin = self.shape(name), self.size(name), self._begin(name)
         if self._entries[name]["dtype"] != "F32" or begin % _STORED["F32"].itemsize or not size:
             return self.tensor(name)
         for first in range(0, size, _CHECKED_AT_ONCE):
             self._read(name, first, min(first + _CHECKED_AT_ONCE, size))
         self._mapping = self._mapping or mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)
-        return np.frombuffer(self._mapping, _STORED["F32"], size, begin).reshape(self.shape(name))
+        return np.frombuffer(self._mapping, _STORED["F32"], size, begin).reshape(shape)
 
     def check_mapped(self) -> None:
         """Raise `CheckpointError` if a mapped tensor cannot be trusted any more: the file was written to.
@@ -171,7 +175,7 @@ class TensorFile(Mapping[str, Array]):
     def _refuse(self, name: str, first: int) -> NoReturn:
         """Tell which values of a float tensor are not finite; ``first`` is the first of them."""
         entry = self._entries[name]
-        values: Array = np.empty(math.prod(entry["shape"]), _STORED[entry["dtype"]])
+        values: Array = np.empty(self.size(name), _STORED[entry["dtype"]])
         self._fill(values, self._begin(name))
         bad = int(np.count_nonzero(~np.isfinite(_as_float32(values, entry["dtype"]))))
         at = [int(i) for i in np.unravel_index(first, entry["shape"])]

@@ -18,6 +18,7 @@ from vla_simd_ros.graph.int8_groups import int8_setting
 DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
 _OBSERVATIONS = 4
 _SEED = 0
+_LOADS = 5
 
 
 def add_parser(subparsers: Any) -> None:
@@ -72,6 +73,14 @@ def add_parser(subparsers: Any) -> None:
         metavar="FILE.png",
         help="with --kernels: draw the layers below their ceilings",
     )
+    parser.add_argument(
+        "--load",
+        type=int,
+        nargs="?",
+        const=_LOADS,
+        metavar="N",
+        help=f"instead: load N times ({_LOADS}), each in a fresh process: time to the first action, memory",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results with all conditions")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too")
 
@@ -79,7 +88,8 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and print. Raises ``BenchmarkError`` and ``CheckpointError`` for what cannot be measured."""
     _check(args)
-    measure = _kernels if args.kernels else _ablate if args.ablate else _compare
+    ways = ((args.kernels, _kernels), (args.ablate, _ablate), (args.load, _load))
+    measure = next((way for asked, way in ways if asked), _compare)
     report, text = measure(args)
     print(text)
     if args.json:
@@ -90,8 +100,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    for name, least in (("queries", 1), ("warmup", 0), ("blocks", 1)):
-        if getattr(args, name) < least:
+    for name, least in (("queries", 1), ("warmup", 0), ("blocks", 1), ("load", 1)):
+        if getattr(args, name) is not None and getattr(args, name) < least:
             raise BenchmarkError(f"--{name} is {getattr(args, name)}, expected at least {least}")
     for path in (args.json, args.markdown, args.roofline):
         if path and not path.absolute().parent.is_dir():
@@ -167,6 +177,19 @@ def _kernels(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         title = f"{measured.machine['cpu']}: layers of the query program, each by itself"
         plot_roofline(measured.layers, measured.roofline, title, args.roofline)
     return measured.to_json(), measured.to_markdown()
+
+
+def _load(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from vla_simd_ros.benchmarks import loading
+    from vla_simd_ros.benchmarks.conditions import describe_checkpoint, describe_machine
+    from vla_simd_ros.checkpoints import load_checkpoint
+
+    folder = Path(args.checkpoint)
+    weights = loading.weight_bytes(load_checkpoint(folder))
+    settings = EngineSettings(**setting_changes(args))
+    loads = loading.measure_loading(folder, args.instruction, settings, args.load, _say)
+    conditions = {"checkpoint": describe_checkpoint(folder), "machine": describe_machine()}
+    return loading.to_json(loads, weights, conditions), loading.to_markdown(loads, weights)
 
 
 def _say(line: str) -> None:

@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     graph = policy.build(tokens)
     groups = choose_int8(args.int8, optimize(graph, cache).ops, executor) if args.int8 else ()
     compiled = compile_graph(graph, cache, groups)
+    for constant in compiled.constants.values():
+        constant.array()  # reads what is stored: damage shows here as it would when the policy is loaded
     for line in describe(compiled, executor.kernel_name):
         print(line)
     return 0
@@ -105,8 +107,9 @@ def _instruction_length(
 ) -> int | None:
     if not spec.uses_instruction:
         return tokens
+    tokenizer = checkpoint.tokenizer()
     if instruction is not None:
-        return len(checkpoint.tokenizer().encode(instruction))
+        return len(tokenizer.encode(instruction))
     return spec.max_instruction_tokens if tokens is None else tokens
 
 

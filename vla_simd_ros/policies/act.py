@@ -109,11 +109,12 @@ class ActNetwork:
             return Sequence(self._weights.zeros(b, "decoder.queries", *shape), positions)
 
     def _latent(self, b: Builder) -> Tensor:
+        module, width = "encoder_latent_input_proj", self._config.transformer.width
+        # The stored projection first: it tells whether latent_dim can be right before zeros of it are made.
+        self._weights.shape(f"{module}.weight", (width, self._config.latent_dim))
         with b.block("tokens"):
             zeros = self._weights.zeros(b, "latent", 1, self._config.latent_dim)
-            return self._linear(
-                b, zeros, "encoder_latent_input_proj", self._config.transformer.width, "latent"
-            )
+            return self._linear(b, zeros, module, width, "latent")
 
     def _vectors(self, b: Builder) -> list[Tensor]:
         """One token each for the state and the environment state, where the policy has them."""

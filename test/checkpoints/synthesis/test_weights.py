@@ -50,3 +50,9 @@ def test_spread_has_the_deviation_asked_for() -> None:
 
     assert make.tensors["x"].std() == pytest.approx(0.25, rel=0.01)
     assert make.tensors["x"].mean() == pytest.approx(0, abs=0.005)
+
+
+@pytest.mark.parametrize("shape", [(1 << 49,), (10**9, 10**9), (10**30, 2)])
+def test_what_no_machine_can_hold_is_not_tried(shape: tuple[int, ...]) -> None:
+    with pytest.raises(MemoryError, match=r"tensor 'a\.weight' of shape \["):
+        WeightMaker(1).uniform("a.weight", shape, 1.0)

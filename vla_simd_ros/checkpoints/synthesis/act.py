@@ -11,7 +11,7 @@ from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options, app
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 from vla_simd_ros.checkpoints.synthesis.resnet import add_resnet, output_channels
 from vla_simd_ros.checkpoints.synthesis.transformer import add_decoder, add_encoder
-from vla_simd_ros.checkpoints.synthesis.weights import F32, WeightMaker
+from vla_simd_ros.checkpoints.synthesis.weights import F32, WeightMaker, require_room
 
 SIZE_FIELDS = {
     "chunk_size": "chunk_size",
@@ -144,7 +144,9 @@ def _add_vae(make: WeightMaker, config: dict[str, Any], options: Options, tokens
         make.linear("model.vae_encoder_robot_state_input_proj", options.state_dim, width)
     make.linear("model.vae_encoder_action_input_proj", options.action_dim, width)
     make.linear("model.vae_encoder_latent_output_proj", width, 2 * config["latent_dim"])
-    make.tensors["model.vae_encoder_pos_enc"] = _sine_positions(tokens + config["chunk_size"], width)[None]
+    name, rows = "model.vae_encoder_pos_enc", tokens + config["chunk_size"]
+    require_room(name, (rows, width))
+    make.tensors[name] = _sine_positions(rows, width)[None]
 
 
 def _sine_positions(rows: int, width: int) -> F32:

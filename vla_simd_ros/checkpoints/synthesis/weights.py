@@ -15,9 +15,17 @@ import numpy.typing as npt
 
 F32 = npt.NDArray[np.float32]
 
+# More than any machine holds, and few enough for numpy to count.
+_MOST_VALUES = 1 << 48
 # Gain of queries and keys. Freshly initialized attention is nearly uniform and would make every action
 # of a chunk alike; trained attention is not.
 _SHARPNESS = np.float32(1.5)
+
+
+def require_room(name: str, shape: tuple[int, ...]) -> None:
+    """Raise MemoryError for a tensor too large to be tried."""
+    if math.prod(shape) > _MOST_VALUES:
+        raise MemoryError(f"tensor '{name}' of shape {list(shape)}")
 
 
 class WeightMaker:
@@ -29,6 +37,7 @@ class WeightMaker:
 
     def draw(self, name: str, shape: tuple[int, ...], low: float, high: float) -> F32:
         """Uniform values in ``[low, high)``; 24 random bits each."""
+        require_room(name, shape)
         size = math.prod(shape)
         bits = np.random.PCG64(np.random.SeedSequence([self._seed, zlib.crc32(name.encode())]))
         words = bits.random_raw((size + 1) // 2).astype("<u8").view("<u4")[:size]
