@@ -27,7 +27,7 @@ class ManagedNode(Protocol):
     """What :func:`run_node` needs of a node besides being an rclpy node."""
 
     def stop(self) -> bool:
-        """Bring everything to rest within a second; false when native code is still running."""
+        """Bring everything to rest within a second; false when a call that cannot be cancelled still runs."""
 
 
 class _StopSignals:
@@ -82,7 +82,7 @@ def run_node(make: Callable[[], Node], args: Sequence[str] | None = None) -> int
         node.stop()
         raise
     if not node.stop():
-        # A thread is inside the engine and cannot be interrupted: leave without tearing down under it.
+        # A thread is inside a call that nothing can cancel: leave without tearing down under it.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
