@@ -23,7 +23,7 @@ from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.policies.base import CameraSpec, PolicyDefinition, PolicySpec
 from vla_simd_ros.policies.registry import define_policy
-from vla_simd_ros.tuning.tuned import resolve_settings
+from vla_simd_ros.tuning.tuned import resolve
 
 __all__ = ["EXECUTORS", "Cancelled", "InputError", "Observation", "Policy", "Query", "Timing"]
 
@@ -155,8 +155,9 @@ class Policy:
         checkpoint = load_checkpoint(folder)
         if executor != "simd" and not isinstance(settings, EngineSettings):
             settings = EngineSettings()
-        chosen = resolve_settings(settings, checkpoint, changes)
-        return cls(checkpoint, make_executor(executor, chosen), int8)
+        groups = int8 if isinstance(int8, str) else ",".join(int8)
+        chosen = resolve(settings, checkpoint, changes, groups)
+        return cls(checkpoint, make_executor(executor, chosen.settings), chosen.int8)
 
     @property
     def name(self) -> str:

@@ -49,7 +49,7 @@ def test_settings_are_measured_written_and_used(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert main(["tune", folder, "--settings", "waiting", "--budget", "100"]) == 0
+    assert main(["tune", folder, "--settings", "waiting", "--budget", "100", "--int8"]) == 0
     output = capsys.readouterr()
     assert "waiting: passive instead of active: " in output.err
     (file,) = (tmp_path / "vla_simd_ros" / "tuning").iterdir()
@@ -58,6 +58,7 @@ def test_settings_are_measured_written_and_used(
     threads = content["settings"]["threads"]
     assert threads == content["machine"]["threads"] and f"threads = {threads}" in output.out
     assert len(content["measured"]) == 1
+    assert f"int8 = {content['int8'] or 'no group is faster'}" in output.out
     content["settings"]["spin_us"] = 77  # what a later run finds there
     file.write_text(json.dumps(content))
     result = tmp_path / "bench.json"

@@ -38,7 +38,15 @@ def test_every_output_is_a_topic_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/architecture.md", "docs/ros.md", "docs/action-supply.md"]
+    "page",
+    [
+        "README.md",
+        "docs/architecture.md",
+        "docs/ros.md",
+        "docs/benchmarks.md",
+        "docs/benchmarks/README.md",
+        "docs/action-supply.md",
+    ],
 )
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text()

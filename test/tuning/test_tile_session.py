@@ -46,7 +46,10 @@ def test_a_sweep_says_where_the_choice_ranks() -> None:
     shapes = [LinearShape(1, 2, 3), LinearShape(4, 5, 6)]
     speeds = [TileSpeed(Tile(5, 16), (120.0, 120.0)), TileSpeed(Tile(6, 16), (100.0, 130.0))]
     selection = Selection(AVX2, 64, (), Tile(6, 16))
-    text = "\n".join(sweep_lines(selection, shapes, speeds))
+    text = "\n".join(sweep_lines(selection, shapes, speeds, Tile(6, 16)))
+    assert "own tile" not in text
+    text = "\n".join(sweep_lines(selection, shapes, speeds, Tile(5, 16)))
+    assert "The engine's own tile, 5x16, ranks 1, at 100.0%." in text
     assert "| 5x16 | 120.0 | 120.0 | 120.0 |" in text
     assert "6x16, ranks 2 of 2 by the geometric mean, at 95.0% of the fastest" in text
     assert "Faster on single layers: 5x16 on 1x2x3 by 20.0%." in text

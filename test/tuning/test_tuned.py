@@ -12,14 +12,15 @@ from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.tuning.tuned import (
+    Choice,
     Tuned,
     TuningError,
     default_file,
     read_tuned,
-    resolve_settings,
+    resolve,
     shape_of,
     this_machine,
-    tuned_settings,
+    tuned_choice,
     write_tuned,
 )
 
@@ -55,7 +56,7 @@ def written(tmp_path: Path, **changes: Any) -> Path:
 def test_what_is_written_is_read_again_and_readable(tmp_path: Path) -> None:
     file = written(tmp_path)
     found = read_tuned(file, "act-1", MACHINE)
-    assert found == EngineSettings(**SETTINGS)
+    assert found == Choice(EngineSettings(**SETTINGS), "auto")
     assert found == read_tuned(file, "act-1", MACHINE)
     content = json.loads(file.read_text())
     assert content["measured"] == ["waiting: faster"] and content["machine"]["cpu"] == "Some CPU"
@@ -69,6 +70,7 @@ def test_what_is_written_is_read_again_and_readable(tmp_path: Path) -> None:
         ({"vla_simd_ros": "0.0.1"}, "is stale: vla_simd_ros is '0.0.1', expected"),
         ({"checkpoint": "act-2"}, "is stale: checkpoint is 'act-2', expected 'act-1'"),
         ({"machine": {"cpu": "Another CPU"}}, "is stale: machine is {'cpu': 'Another CPU'}, expected {'cpu'"),
+        ({"int8": ["head"]}, "is damaged: int8 is ['head'], expected names of groups"),
         ({"settings": []}, "is damaged: expected an object with settings"),
         ({"settings": {"speed": 9}}, "is damaged: setting 'speed' is unknown"),
         ({"settings": {"threads": "two"}}, "is damaged: threads='two': expected"),
@@ -105,14 +107,14 @@ def test_without_a_file_the_defaults_are_taken(
     checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        assert tuned_settings(checkpoint) == EngineSettings()
+        assert tuned_choice(checkpoint) == Choice(EngineSettings(), "auto")
     assert "no tuned settings in" in caplog.text
 
 
 def test_the_file_of_this_machine_is_used(checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
     path = write_default(checkpoint, SETTINGS)
     with caplog.at_level(logging.INFO):
-        assert tuned_settings(checkpoint) == EngineSettings(**SETTINGS)
+        assert tuned_choice(checkpoint).settings == EngineSettings(**SETTINGS)
     assert f"settings from {path}" in caplog.text
 
 
@@ -126,7 +128,7 @@ def test_a_file_of_no_use_is_ignored_with_a_line_in_the_log(
     elif damage == "a folder":
         path.unlink()
         path.mkdir()
-    assert tuned_settings(checkpoint) == EngineSettings()
+    assert tuned_choice(checkpoint) == Choice(EngineSettings(), "auto")
     (line,) = caplog.messages
     assert line.startswith("tuned settings ignored, using the defaults: ") and str(path) in line
 
@@ -134,28 +136,40 @@ def test_a_file_of_no_use_is_ignored_with_a_line_in_the_log(
 def test_sources_of_settings(checkpoint: Checkpoint, tmp_path: Path) -> None:
     path = write_default(checkpoint, SETTINGS)
     given = EngineSettings(spin_us=7)
-    assert resolve_settings(given, checkpoint, {}) is not None
-    assert resolve_settings(given, checkpoint, {"threads": 3}) == given.but(threads=3)
-    assert resolve_settings("default", checkpoint, {"threads": 3}) == EngineSettings(threads=3)
+    assert resolve(given, checkpoint, {}).settings == given
+    assert resolve(given, checkpoint, {"threads": 3}).settings == given.but(threads=3)
+    assert resolve("default", checkpoint, {"threads": 3}).settings == EngineSettings(threads=3)
     tuned = EngineSettings(**SETTINGS)
-    assert resolve_settings("auto", checkpoint, {}) == tuned
-    assert resolve_settings(str(path), checkpoint, {"spin_us": 5}) == tuned.but(spin_us=5)
+    assert resolve("auto", checkpoint, {}).settings == tuned
+    assert resolve(str(path), checkpoint, {"spin_us": 5}).settings == tuned.but(spin_us=5)
     with pytest.raises(FileNotFoundError):
-        resolve_settings(tmp_path / "missing.json", checkpoint, {})
+        resolve(tmp_path / "missing.json", checkpoint, {})
     with pytest.raises(SettingError):
-        resolve_settings("auto", checkpoint, {"spin_us": -5})
+        resolve("auto", checkpoint, {"spin_us": -5})
 
 
 def test_settings_for_other_threads_are_ignored(
     checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_default(checkpoint, SETTINGS)
-    assert resolve_settings("auto", checkpoint, {"threads": 1}) == EngineSettings(threads=1)
+    assert resolve("auto", checkpoint, {"threads": 1}).settings == EngineSettings(threads=1)
     assert "tuned settings ignored: they are for another choice of threads" in caplog.text
-    assert resolve_settings("auto", checkpoint, {"threads": 2}) == EngineSettings(**SETTINGS)
+    assert resolve("auto", checkpoint, {"threads": 2}).settings == EngineSettings(**SETTINGS)
 
 
 def test_another_choice_of_algorithms_drops_those_of_single_layers(checkpoint: Checkpoint) -> None:
     write_default(checkpoint, SETTINGS)
-    found = resolve_settings("auto", checkpoint, {"convolution": "direct"})
+    found = resolve("auto", checkpoint, {"convolution": "direct"}).settings
     assert (found.convolution, found.convolution_layers, found.waiting) == ("direct", "", "passive")
+
+
+def test_tuned_groups_stand_in_for_auto_only(checkpoint: Checkpoint) -> None:
+    path = default_file(shape_of(checkpoint))
+    write_tuned(Tuned(shape_of(checkpoint), this_machine(), SETTINGS, [], "encoder.ffn,head"), path)
+    assert resolve("auto", checkpoint, {}, "auto").int8 == "encoder.ffn,head"
+    assert resolve("auto", checkpoint, {}, "").int8 == ""
+    assert resolve("auto", checkpoint, {}, "head").int8 == "head"
+    assert resolve("default", checkpoint, {}, "auto").int8 == "auto"
+    assert resolve("auto", checkpoint, {"threads": 1}, "auto").int8 == "auto"
+    write_default(checkpoint, SETTINGS)
+    assert resolve("auto", checkpoint, {}, "auto").int8 == "auto"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from vla_simd_ros.benchmarks.backend import Setup
 from vla_simd_ros.benchmarks.kernels import AloneTime
 from vla_simd_ros.benchmarks.profile import OpTime
-from vla_simd_ros.benchmarks.work import op_work
+from vla_simd_ros.benchmarks.work import NO_WORK, op_work
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.convolution import CONVOLUTIONS
 from vla_simd_ros.executors.simd_executor import RecordTime, SimdExecutor
@@ -92,7 +91,6 @@ def _op_time(record: RecordTime, isa: str) -> OpTime:
     op = record.op
     copied = record.kernel == "copy"
     algorithm = algorithm_of(record.kernel, isa)
-    work = op_work(op, algorithm)
     return OpTime(
         name=op.output.name,
         kind="copy" if copied else op.kind,
@@ -102,7 +100,7 @@ def _op_time(record: RecordTime, isa: str) -> OpTime:
         shape=shape_text(op),
         rows=op.output.shape[0] if op.kind != "conv2d" else op.output.size // op.output.shape[-1],
         cols=op.output.shape[-1],
-        work=replace(work, flops=0, executed=0) if copied else work,
+        work=NO_WORK if copied else op_work(op, algorithm),
         ms=float(record.ms),
     )
 

@@ -6,10 +6,11 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.executors.convolution import CONVOLUTIONS
-from vla_simd_ros.executors.settings import EngineSettings, parse_settings, settings
+from vla_simd_ros.executors.settings import parse_settings, settings
 
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
+    from vla_simd_ros.tuning.tuned import Choice
 
 # Settings that have an option of their own too.
 _OPTIONS = ("threads", "isa", "convolution")
@@ -55,11 +56,12 @@ def setting_changes(args: argparse.Namespace) -> dict[str, Any]:
     return {**options, **parse_settings(args.set)}
 
 
-def engine_settings(args: argparse.Namespace, checkpoint: Checkpoint) -> EngineSettings:
-    """The settings for a checkpoint, from the source and with the changes that the command line names.
+def engine_choice(args: argparse.Namespace, checkpoint: Checkpoint, int8: str = "") -> Choice:
+    """The settings for a checkpoint, from the source and with the changes that the command line names, and
+    the groups of layers that ``int8`` stands for.
 
     Raises SettingError, and TuningError for a file of settings that is of no use here.
     """
-    from vla_simd_ros.tuning.tuned import resolve_settings
+    from vla_simd_ros.tuning.tuned import resolve
 
-    return resolve_settings(args.settings, checkpoint, setting_changes(args))
+    return resolve(args.settings, checkpoint, setting_changes(args), int8)

@@ -10,7 +10,7 @@ from typing import Any
 
 from vla_simd_ros.benchmarks.backend import PEERS, BenchmarkError
 from vla_simd_ros.benchmarks.consistency import LEAST_PAIRS
-from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_settings, setting_changes
+from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_choice, setting_changes
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.int8_groups import int8_setting
@@ -125,14 +125,15 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from vla_simd_ros.fidelity.observations import random_observations
 
     checkpoint = load_checkpoint(args.checkpoint)
+    chosen = engine_choice(args, checkpoint, int8_setting(args.precision or FP32, args.int8))
     options = Options(
         checkpoint=args.checkpoint,
         peers=tuple(name for name in args.peers.split(",") if name),
         plan=make_plan(args.queries, args.blocks),
         warmup=args.warmup,
         instruction=args.instruction,
-        settings=engine_settings(args, checkpoint),
-        int8=int8_setting(args.precision or FP32, args.int8),
+        settings=chosen.settings,
+        int8=chosen.int8,
         soak_s=args.soak,
         co_runner=args.co_runner,
         profile=args.profile,

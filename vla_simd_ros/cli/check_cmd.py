@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_settings, engine_settings
+from vla_simd_ros.cli.arguments import add_settings, engine_choice
 
 if TYPE_CHECKING:
     from vla_simd_ros.executors.simd_executor import SimdExecutor
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
     checkpoint = load_checkpoint(args.checkpoint)
     reference = args.reference or references_for(checkpoint.type)[0]
-    executor = SimdExecutor(engine_settings(args, checkpoint))
+    executor = SimdExecutor(engine_choice(args, checkpoint).settings)
     bound = bound_with(executor.settings.convolution)
     observations = random_observations(checkpoint, args.observations, args.seed)
     report = compare(checkpoint, executor, reference, args.instruction, observations, _progress, bound)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_settings
+from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_choice
 
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
@@ -52,10 +52,11 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = load_checkpoint(args.checkpoint)
     policy = define_policy(checkpoint)
     tokens = _instruction_length(checkpoint, policy.spec, args.tokens, args.instruction)
-    executor = SimdExecutor(engine_settings(args, checkpoint))
+    chosen = engine_choice(args, checkpoint, args.int8)
+    executor = SimdExecutor(chosen.settings)
     cache = FoldCache()
     graph = policy.build(tokens)
-    groups = choose_int8(args.int8, optimize(graph, cache).ops, executor) if args.int8 else ()
+    groups = choose_int8(chosen.int8, optimize(graph, cache).ops, executor) if chosen.int8 else ()
     compiled = compile_graph(graph, cache, groups)
     for constant in compiled.constants.values():
         constant.array()  # reads what is stored: damage shows here as it would when the policy is loaded

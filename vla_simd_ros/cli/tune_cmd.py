@@ -47,6 +47,11 @@ def add_parser(commands: Any) -> None:
         help="after which no further value is tried (default: 600)",
     )
     parser.add_argument(
+        "--int8",
+        action="store_true",
+        help="find the groups of layers that are faster in int8 too, for --int8 auto of other commands",
+    )
+    parser.add_argument(
         "--instruction", default=_INSTRUCTION, metavar="TEXT", help="for policies that take one"
     )
     parser.add_argument("--tiles", action="store_true", help="choose a register tile")
@@ -79,11 +84,15 @@ def _settings(args: argparse.Namespace) -> int:
     if not args.budget > 0:
         raise TuneError(f"--budget is {args.budget:g}, expected seconds above 0")
     names = [name for name in args.settings.split(",") if name]
-    tuned = tune_settings(SettingsTask(args.checkpoint, args.instruction, names, args.budget), _say)
+    tuned = tune_settings(
+        SettingsTask(args.checkpoint, args.instruction, names, args.budget, args.int8), _say
+    )
     path = args.out or default_file(tuned.checkpoint)
     write_tuned(tuned, path)
     for name, value in tuned.settings.items():
         print(f"{name} = {value}")
+    if tuned.int8 is not None:
+        print(f"int8 = {tuned.int8 or 'no group is faster'}")
     print(f"written to {path}")
     return 0
 

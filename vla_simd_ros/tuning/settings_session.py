@@ -12,6 +12,7 @@ from vla_simd_ros.benchmarks.conditions import busy_warning
 from vla_simd_ros.benchmarks.interleave import make_plan
 from vla_simd_ros.benchmarks.setting_runs import SettingRuns
 from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.executors.int8_choice import AUTO, choose_int8
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.observations import random_observations
@@ -29,12 +30,13 @@ _WARMUP = 3
 @dataclass(frozen=True)
 class SettingsTask:
     """What to tune: ``names`` are the settings to try, all where there are none; ``budget_s`` the seconds
-    after which no further value is tried."""
+    after which no further value is tried; with ``int8``, the groups of layers that are faster in int8 too."""
 
     checkpoint: str
     instruction: str
     names: Sequence[str]
     budget_s: float
+    int8: bool = False
 
 
 def tune_settings(task: SettingsTask, say: Say, clock: Callable[[], float] = time.monotonic) -> Tuned:
@@ -58,7 +60,8 @@ def tune_settings(task: SettingsTask, say: Say, clock: Callable[[], float] = tim
         )
     if found.convolution.startswith("auto"):
         found = _with_layers(task, found)
-    return Tuned(shape_of(checkpoint), machine, _changed(found), [str(step) for step in steps])
+    int8 = _faster_in_int8(task, found) if task.int8 else None
+    return Tuned(shape_of(checkpoint), machine, _changed(found), [str(step) for step in steps], int8)
 
 
 def _tried(names: Sequence[str], threads: int) -> dict[str, Sequence[Any]]:
@@ -74,6 +77,13 @@ def _with_layers(task: SettingsTask, found: EngineSettings) -> EngineSettings:
     executor = SimdExecutor(found)
     executor.load(instruct(load_checkpoint(Path(task.checkpoint)), task.instruction).compiled)
     return found.but(convolution_layers=executor.convolution_layers)
+
+
+def _faster_in_int8(task: SettingsTask, found: EngineSettings) -> str:
+    """The groups of layers that the engine computes faster in int8, with commas."""
+    executor = SimdExecutor(found)
+    programs = instruct(load_checkpoint(Path(task.checkpoint)), task.instruction).compiled.programs
+    return ",".join(choose_int8(AUTO, [op for program in programs.values() for op in program.ops], executor))
 
 
 def _changed(settings: EngineSettings) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from vla_simd_ros.benchmarks.table import markdown_table
 from vla_simd_ros.tuning.tile_sweep import LinearShape, TileSpeed, rank, slower_layers
-from vla_simd_ros.tuning.tiles import Candidate, Selection
+from vla_simd_ros.tuning.tiles import Candidate, Selection, Tile
 
 
 def selection_lines(selection: Selection) -> list[str]:
@@ -52,9 +52,9 @@ def _candidate_row(alike: Sequence[Candidate], selection: Selection) -> tuple[st
 
 
 def sweep_lines(
-    selection: Selection, shapes: Sequence[LinearShape], speeds: Sequence[TileSpeed]
+    selection: Selection, shapes: Sequence[LinearShape], speeds: Sequence[TileSpeed], own: Tile
 ) -> list[str]:
-    """GFLOP/s of every feasible tile, the fastest first, and where the choice ranks."""
+    """GFLOP/s of every feasible tile, the fastest first; ranks of the choice and of the engine's ``own``."""
     header = ("Tile", *(str(shape) for shape in shapes), "Mean")
     rows = [
         (str(speed.tile), *(f"{rate:.1f}" for rate in speed.gflops), f"{speed.mean:.1f}") for speed in speeds
@@ -69,6 +69,9 @@ def sweep_lines(
         f"The choice, {selection.choice}, ranks {place} of {len(speeds)} by the geometric mean,"
         f" at {share:.1%} of the fastest.",
     ]
+    if own != selection.choice and any(speed.tile == own for speed in speeds):
+        place_own, share_own = rank(own, speeds)
+        lines.append(f"The engine's own tile, {own}, ranks {place_own}, at {share_own:.1%}.")
     if other := slower_layers(selection.choice, speeds):
         chosen = speeds[place - 1]
         parts = [

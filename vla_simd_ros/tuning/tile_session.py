@@ -15,7 +15,7 @@ from vla_simd_ros.tuning.spills import SpillCheck
 from vla_simd_ros.tuning.target import Target
 from vla_simd_ros.tuning.tile_report import selection_json, selection_lines, sweep_json, sweep_lines
 from vla_simd_ros.tuning.tile_sweep import RUNS, LinearShape, TileTimer, sweep
-from vla_simd_ros.tuning.tiles import Selection, Spills, feasible_tiles, select_tile
+from vla_simd_ros.tuning.tiles import Selection, Spills, Tile, feasible_tiles, select_tile
 
 Say = Callable[[str], None]
 
@@ -66,8 +66,15 @@ def _measure(
     return [
         f"Measured on {conditions}; the shortest of {RUNS} runs each.",
         "",
-        *sweep_lines(selection, task.shapes, speeds),
+        *sweep_lines(selection, task.shapes, speeds, _own_tile(task.target)),
     ]
+
+
+def _own_tile(target: Target) -> Tile:
+    """The tile that the engine is built with."""
+    from vla_simd_ros import _engine
+
+    return Tile(*_engine.Engine(threads=1, isa=target.isa).tile)
 
 
 def _unchecked(task: TileTask, why: str) -> tuple[dict[str, Any], str]:

@@ -31,13 +31,23 @@ class TuningError(ValueError):
 @dataclass(frozen=True)
 class Tuned:
     """Settings that were measured: ``settings`` those that differ from the defaults, by name; ``measured``
-    what was found, in words; ``checkpoint`` and ``machine`` what it is true of."""
+    what was found, in words; ``checkpoint`` and ``machine`` what it is true of. ``int8`` are the groups of
+    layers that are faster in int8, with commas; None where that was not measured."""
 
     checkpoint: str
     machine: Mapping[str, Any]
     settings: Mapping[str, Any]
     measured: Sequence[str]
-    version: str = __version__
+    int8: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Settings to make an engine with, and the groups of layers to compute in int8, with commas: "auto" for
+    those that turn out to be faster when they are loaded."""
+
+    settings: EngineSettings
+    int8: str
 
 
 def this_machine() -> dict[str, Any]:
@@ -68,22 +78,24 @@ def default_file(shape: str) -> Path:
 
 def write_tuned(tuned: Tuned, path: Path) -> None:
     """Write the file, in one step and with the folders that are missing."""
-    content = {
+    content: dict[str, Any] = {
         "format": FORMAT,
-        "vla_simd_ros": tuned.version,
+        "vla_simd_ros": __version__,
         "checkpoint": tuned.checkpoint,
         "machine": dict(tuned.machine),
         "settings": dict(tuned.settings),
         "measured": list(tuned.measured),
     }
+    if tuned.int8 is not None:
+        content["int8"] = tuned.int8
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     unfinished.replace(path)
 
 
-def read_tuned(path: Path, shape: str, machine: Mapping[str, Any]) -> EngineSettings:
-    """The settings in a file, for a checkpoint of this shape on this machine.
+def read_tuned(path: Path, shape: str, machine: Mapping[str, Any]) -> Choice:
+    """What a file says for a checkpoint of this shape on this machine; "auto" where it says nothing of int8.
 
     Raises TuningError for a file that is damaged or was made by another version, for another checkpoint or on
     another machine, and OSError for one that cannot be read.
@@ -100,54 +112,62 @@ def read_tuned(path: Path, shape: str, machine: Mapping[str, Any]) -> EngineSett
     }
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
         raise TuningError(f"{path} is damaged: expected an object with settings")
+    int8 = content.get("int8", AUTO)
+    if not isinstance(int8, str):
+        raise TuningError(f"{path} is damaged: int8 is {int8!r}, expected names of groups with commas")
     for name, value in expected.items():
         if content.get(name) != value:
             raise TuningError(f"{path} is stale: {name} is {content.get(name)!r}, expected {value!r}")
     try:
-        return EngineSettings().but(**content["settings"])
+        return Choice(EngineSettings().but(**content["settings"]), int8)
     except SettingError as error:
         raise TuningError(f"{path} is damaged: {error}") from None
 
 
-def tuned_settings(checkpoint: Checkpoint) -> EngineSettings:
-    """The settings tuned for this checkpoint on this machine; the defaults where there are none to use, and a
+def tuned_choice(checkpoint: Checkpoint) -> Choice:
+    """What was tuned for this checkpoint on this machine; the defaults where there is nothing to use, and a
     line in the log that says which and why."""
     shape = shape_of(checkpoint)
     path = default_file(shape)
+    default = Choice(EngineSettings(), AUTO)
     try:
         found = read_tuned(path, shape, this_machine())
     except FileNotFoundError:
         _LOGGER.info("no tuned settings in %s: using the defaults (vla_simd tune makes some)", path)
-        return EngineSettings()
+        return default
     except (TuningError, OSError) as error:
         _LOGGER.warning("tuned settings ignored, using the defaults: %s", error)
-        return EngineSettings()
-    _LOGGER.info("settings from %s: %s", path, found.changed())
+        return default
+    _LOGGER.info("settings from %s: %s", path, found.settings.changed())
     return found
 
 
-def resolve_settings(
-    source: EngineSettings | str | Path, checkpoint: Checkpoint, changes: Mapping[str, Any]
-) -> EngineSettings:
+def resolve(
+    source: EngineSettings | str | Path,
+    checkpoint: Checkpoint,
+    changes: Mapping[str, Any],
+    int8: str = "",
+) -> Choice:
     """Settings from where they are said to come from, with ``changes`` made to them.
 
     ``source`` is :data:`AUTO` for those tuned for this checkpoint, :data:`DEFAULT`, or a file that
-    ``vla_simd tune`` wrote. Tuned settings are no use to an engine of other threads or of another instruction
-    set: where the changes name such, they are made to the defaults. Raises TuningError and OSError for a
-    file that cannot be used, and SettingError.
+    ``vla_simd tune`` wrote. If ``int8`` is "auto", tuned groups of layers stand in for it. What was tuned is
+    no use to an engine of other threads or of another instruction set: where the changes name such, they
+    are made to the defaults. Raises TuningError and OSError for a file that cannot be used, and SettingError.
     """
     if isinstance(source, EngineSettings):
-        return source.but(**changes)
+        return Choice(source.but(**changes), int8)
     if source == DEFAULT:
-        return EngineSettings().but(**changes)
+        return Choice(EngineSettings().but(**changes), int8)
     if source == AUTO:
-        tuned = tuned_settings(checkpoint)
+        tuned = tuned_choice(checkpoint)
     else:
         tuned = read_tuned(Path(source), shape_of(checkpoint), this_machine())
-    other = [name for name in _OF_THE_ENGINE if name in changes and changes[name] != getattr(tuned, name)]
-    if other and tuned.changed():
+    settings = tuned.settings
+    other = [name for name in _OF_THE_ENGINE if name in changes and changes[name] != getattr(settings, name)]
+    if other and settings.changed():
         _LOGGER.warning("tuned settings ignored: they are for another choice of %s", ", ".join(other))
-        tuned = EngineSettings()
+        return Choice(EngineSettings().but(**changes), int8)
     if "convolution" in changes:
-        tuned = tuned.but(convolution_layers="")  # measured for another choice of algorithms
-    return tuned.but(**changes)
+        settings = settings.but(convolution_layers="")  # measured for another choice of algorithms
+    return Choice(settings.but(**changes), tuned.int8 if int8 == AUTO else int8)
