@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -49,9 +50,7 @@ def test_delays_cost_the_waiting_robot_time_and_the_overlapping_one_rows() -> No
     latencies = np.random.default_rng(2).uniform(0.10, 0.14, 200)
     results = delay_study(latencies, Schedule(30.0, 50), horizon=25, hours=0.5)
     assert [result.delay_s for result in results] == [delay * 1e-3 for delay in DELAYS_MS]
-    assert all(
-        one < two for one, two in zip(*_pairs([r.waiting.blocked_share for r in results]), strict=True)
-    )
+    assert all(one.waiting.blocked_share < two.waiting.blocked_share for one, two in pairwise(results))
     for result in results:
         delay = math.ceil(30 * (result.delay_s + 0.14))
         for mode, found in result.overlapping.items():
@@ -64,10 +63,6 @@ def test_delays_cost_the_waiting_robot_time_and_the_overlapping_one_rows() -> No
             assert run.busy_share == pytest.approx(0.12 / (4.36 / 30), rel=0.1)
     stale = [r.overlapping[Mode.TIME_ALIGNED].predicted.stale_rows for r in results]
     assert stale == sorted(stale) and stale[-1] == 50
-
-
-def _pairs(values: list[float]) -> tuple[list[float], list[float]]:
-    return values[:-1], values[1:]
 
 
 def test_horizons_trade_freshness_for_supply() -> None:
