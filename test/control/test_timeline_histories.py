@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -24,12 +25,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from vla_simd_ros.control.blending import BLENDINGS, blending
-from vla_simd_ros.control.chunk import Chunk, ChunkRejected
+from vla_simd_ros.control.blending import BLENDINGS, Replace, Splice, blending
+from vla_simd_ros.control.chunk import Chunk, ChunkRejected, Rows
 from vla_simd_ros.control.timeline import ChunkTimeline, Mode, Step, StepKind
 
 MS = 1_000_000
 PERIOD = 100 * MS
+START = 10_000 * MS
 TOLERANCE = 20 * MS
 MAX_AGE = 3_000 * MS
 LINEAR_STEPS = 4
@@ -295,6 +297,59 @@ def test_any_history_is_executed_as_the_model_says(name: str) -> None:
             suppress_health_check=[HealthCheck.too_slow],
         ),
     )
+
+
+class Stuck(Replace):
+    """A way to blend that stays inside until it is let go."""
+
+    def __init__(self) -> None:
+        self.inside, self.let_go = threading.Event(), threading.Event()
+
+    def join(self, splice: Splice) -> Rows:
+        self.inside.set()
+        assert self.let_go.wait(60)
+        return super().join(splice)
+
+
+CALLS: dict[str, Callable[[ChunkTimeline], object]] = {
+    "add": lambda line: line.add(Chunk(START, 3, 1, PERIOD, np.zeros((5, 1))), START),
+    "advance": lambda line: line.advance(START + 2 * PERIOD),
+    "start_epoch": lambda line: line.start_epoch(2),
+    "clear_rows": lambda line: line.clear_rows(),
+    "clock_jumped": lambda line: line.clock_jumped(),
+    "buffered_steps": lambda line: line.buffered_steps(),
+    "committed": lambda line: line.committed(START),
+}
+
+
+def test_every_method_is_tried() -> None:
+    assert set(CALLS) == {name for name, method in vars(ChunkTimeline).items() if is_public(name, method)}
+
+
+def is_public(name: str, method: object) -> bool:
+    return callable(method) and not name.startswith("_")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_waits_while_another_one_is_under_way(name: str) -> None:
+    stuck = Stuck()
+    line = ChunkTimeline(Mode.TIME_ALIGNED, PERIOD, stuck, TOLERANCE, MAX_AGE)
+    line.start_epoch(1)
+    for i in (0, 1):
+        line.add(Chunk(START, i + 1, 1, PERIOD, np.zeros((5, 1))), START)
+        if i == 0:
+            line.advance(START)
+    first = threading.Thread(target=line.advance, args=(START + PERIOD,))
+    second = threading.Thread(target=CALLS[name], args=(line,))
+    first.start()
+    assert stuck.inside.wait(60)
+    second.start()
+    second.join(0.02)
+    assert second.is_alive()
+    stuck.let_go.set()
+    for thread in (first, second):
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_any_thread_may_call_anything() -> None:
