@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,22 @@ class Faithful:
         return [
             OpTime("a", "linear", "linear", "fp32", "head", "1x2x2", 1, 2, Work(8, 8, 16, 32), float(queries))
         ]
+
+
+class Calibrating(Faithful):
+    """Answers only after it has seen the observations, and tells how it is held."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.details["onednn"] = os.environ.get("ONEDNN_MAX_CPU_ISA", "")
+        self.details["seen"] = ""
+
+    def calibrate(self, observations: Sequence[float]) -> None:
+        self.details["seen"] = ",".join(f"{value:g}" for value in observations)
+
+    def query(self, observation: float) -> npt.NDArray[np.float32]:
+        assert self.details["seen"]
+        return super().query(observation)
 
 
 class Departing(Faithful):

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vla_simd_ros.benchmarks.agreement import DisagreementError, check_agreement, departure
+from vla_simd_ros.benchmarks.agreement import TOLERANCES, DisagreementError, check_agreement, departure
 
-FP32 = dict.fromkeys(("a", "b", "good", "bad", "worse"), "fp32")
+FP32 = dict.fromkeys(("a", "b", "good", "bad", "worse"), TOLERANCES["fp32"])
 REFERENCE = np.array([[1.0, -2.0], [0.5, 0.0]])
 
 
@@ -53,9 +53,9 @@ def test_nan_actions_are_a_disagreement() -> None:
 
 def test_int8_may_depart_further_but_not_without_bound() -> None:
     off = REFERENCE + 0.1
-    precisions = {"a": "int8", "b": "fp32"}
-    assert check_agreement({"a": [off]}, [REFERENCE], precisions) == {"a": pytest.approx(0.05)}
-    with pytest.raises(DisagreementError, match=r"b departs by 5\.00e-02 .*, expected at most 1e-04 in fp32"):
-        check_agreement({"a": [off], "b": [off]}, [REFERENCE], precisions)
-    with pytest.raises(DisagreementError, match="expected at most 2e-01 in int8"):
-        check_agreement({"a": [REFERENCE + 1]}, [REFERENCE], precisions)
+    tolerances = {"a": TOLERANCES["int8"], "b": TOLERANCES["fp32"]}
+    assert check_agreement({"a": [off]}, [REFERENCE], tolerances) == {"a": pytest.approx(0.05)}
+    with pytest.raises(DisagreementError, match=r"b departs by 5\.00e-02 .*, expected at most 1e-04"):
+        check_agreement({"a": [off], "b": [off]}, [REFERENCE], tolerances)
+    with pytest.raises(DisagreementError, match="expected at most 2e-01"):
+        check_agreement({"a": [REFERENCE + 1]}, [REFERENCE], tolerances)

@@ -49,6 +49,25 @@ def test_alone_and_beside_a_busy_process() -> None:
     assert result.co_run.comparison.blocks == OPTIONS.plan.blocks
 
 
+def test_peers_are_held_to_the_engines_instruction_set() -> None:
+    options = dataclasses.replace(OPTIONS, settings=EngineSettings(isa="avx2"), hold_peers=True)
+    result, _ = run(options, openvino="Calibrating", **{OURS: "Calibrating"})
+    assert [runner.details.get("onednn") for runner in result.runners] == ["", "AVX2", None]
+    result, _ = run(dataclasses.replace(options, hold_peers=False), openvino="Calibrating")
+    assert result.runners[1].details["onednn"] == ""
+
+
+def test_a_peer_may_calibrate_on_the_observations() -> None:
+    result, _ = run(openvino="Calibrating")
+    assert result.runners[1].details["seen"] == "1,2"
+
+
+def test_a_peer_may_have_a_tolerance_of_its_own() -> None:
+    registry = {**REGISTRY, "openvino": RunnerSpec("fake_backends:Departing", tolerance=2e-3)}
+    result = run_bench(OPTIONS, [1.0], lambda _: None, registry)  # type: ignore[list-item]
+    assert result.runners[1].departure == pytest.approx(1e-3, rel=1e-4)
+
+
 def test_without_peers_there_is_no_ratio() -> None:
     result, _ = run(dataclasses.replace(OPTIONS, peers=()))
     assert result.fastest_peer() is None and result.speedup_vs_fastest_peer() is None
@@ -87,6 +106,7 @@ def test_a_peer_that_cannot_be_made_is_named() -> None:
     ("change", "message"),
     [
         ({"peers": ("tvm",)}, "unknown peer 'tvm'"),
+        ({"hold_peers": True}, "peers cannot be held to '', expected --isa avx2 with --hold-peers"),
         ({"soak_s": 5.0}, "expected at least 30 s"),
     ],
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.executors.settings import EngineSettings
-from vla_simd_ros.graph.int8 import FP32
+from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class Setup:
     instruction: str
     settings: EngineSettings
     int8: str = ""
+    held_to: str = ""
+    """Instruction set that a peer is held to where it allows that; empty: its choice."""
 
     @property
     def threads(self) -> int:
@@ -54,13 +56,23 @@ class Profiled(Protocol):
         """Shortest time of each operation over ``queries`` queries."""
 
 
+@runtime_checkable
+class Calibrated(Protocol):
+    """A backend that has to see observations before it can answer."""
+
+    def calibrate(self, observations: Sequence[Observation]) -> None:
+        """Make ready, with ranges of values taken from these observations."""
+
+
 @dataclass(frozen=True)
 class RunnerSpec:
-    """Where a runner's backend comes from (``module:callable`` taking a ``Setup``), and its arithmetic; this
-    engine's is what it is asked for."""
+    """Where a runner's backend comes from (``module:callable`` taking a ``Setup``), its arithmetic (this
+    engine's is what it is asked for), and the departure that is accepted of it where it is not the usual one
+    of this arithmetic."""
 
     factory: str
     precision: str = FP32
+    tolerance: float | None = None
 
 
 OURS = "vla_simd"
@@ -74,6 +86,9 @@ RUNNERS: Mapping[str, RunnerSpec] = {
     "torch-compile": RunnerSpec(f"{_HERE}.peers.torch_peer:CompiledBackend"),
     "onnxruntime": RunnerSpec(f"{_HERE}.peers.onnxruntime_peer:OnnxRuntimeBackend"),
     "openvino": RunnerSpec(f"{_HERE}.peers.openvino_peer:OpenVinoBackend"),
+    "executorch": RunnerSpec(f"{_HERE}.peers.executorch_peer:ExecuTorchBackend"),
+    # One range per tensor, fixed when calibrated: on random weights actions depart by half of the largest.
+    "openvino-int8": RunnerSpec(f"{_HERE}.peers.openvino_peer:OpenVinoInt8Backend", INT8, tolerance=1.0),
 }
 PEERS = tuple(name for name in RUNNERS if name not in (OURS, REFERENCE))
 

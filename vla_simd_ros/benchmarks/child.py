@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.benchmarks.backend import Backend, BenchmarkError, Profiled, Setup, resolve
+from vla_simd_ros.benchmarks.backend import Backend, BenchmarkError, Calibrated, Profiled, Setup, resolve
+from vla_simd_ros.benchmarks.isa_limit import limiting_variables
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.graph.ir import Array
 
@@ -187,8 +188,12 @@ def _serve(connection: Connection, factory: str, setup: Setup, observations: lis
     if setup.threads:  # read by OpenMP and BLAS when they are loaded, which making the backend does
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[variable] = str(setup.threads)
+    if setup.held_to:
+        os.environ.update(limiting_variables(setup.held_to))
     try:
         backend = resolve(factory)(setup)
+        if isinstance(backend, Calibrated):
+            backend.calibrate(observations)
         turns = Turns(backend, observations)
         connection.send((False, dict(backend.details)))
         while True:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vla_simd_ros.benchmarks.agreement import check_agreement
+from vla_simd_ros.benchmarks.agreement import TOLERANCES, check_agreement
 from vla_simd_ros.benchmarks.backend import (
     OURS,
     REFERENCE,
@@ -19,6 +19,7 @@ from vla_simd_ros.benchmarks.backend import (
 from vla_simd_ros.benchmarks.child import ChildRunner
 from vla_simd_ros.benchmarks.co_runner import CoRun, measure_co_run
 from vla_simd_ros.benchmarks.interleave import Plan, Visit, measure
+from vla_simd_ros.benchmarks.isa_limit import limiting_variables
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.sensors import SensorWatch
 from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
@@ -37,7 +38,8 @@ _CHECKED = 2  # observations; the reference takes its time
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure. With ``settings.threads`` of 0 the engine chooses; every peer then gets as many."""
+    """What to measure. With ``settings.threads`` of 0 the engine chooses; every peer then gets as many.
+    ``hold_peers`` holds those that allow it to the engine's instruction set."""
 
     checkpoint: str
     peers: tuple[str, ...]
@@ -46,6 +48,7 @@ class Options:
     instruction: str
     settings: EngineSettings = EngineSettings()  # noqa: RUF009 -- immutable
     int8: str = ""
+    hold_peers: bool = False
     soak_s: float = 0.0
     co_runner: bool = False
     profile: bool = False
@@ -96,6 +99,8 @@ class BenchResult:
 def check_options(options: Options) -> None:
     """Raises ``BenchmarkError`` for what cannot be measured, before anything is loaded."""
     check_peers(list(options.peers))
+    if options.hold_peers:
+        limiting_variables(options.settings.isa)
     if options.soak_s:
         check_soak(options.soak_s)
 
@@ -117,7 +122,10 @@ def run_bench(
         precisions = {name: registry[name].precision for name in runners}
         if runners[OURS].details["int8"]:
             precisions[OURS] = INT8
-        departures = _check(options, runners, precisions, observations, say, registry)
+        tolerances = {
+            name: registry[name].tolerance or TOLERANCES[precision] for name, precision in precisions.items()
+        }
+        departures = _check(options, runners, tolerances, observations, say, registry)
         for name, runner in runners.items():
             say(f"{name}: {options.warmup} queries to warm up")
             runner.time_queries(0, options.warmup)
@@ -154,7 +162,8 @@ def _start(
     settings = options.settings
     for name in (OURS, *options.peers):
         say(f"{name}: preparing")
-        setup = Setup(options.checkpoint, options.instruction, settings, options.int8)
+        held_to = _held_to(options, name)
+        setup = Setup(options.checkpoint, options.instruction, settings, options.int8, held_to)
         runners[name] = stack.enter_context(
             ChildRunner(name, registry[name].factory, setup, observations, _wait(say, name))
         )
@@ -162,10 +171,14 @@ def _start(
     return runners, settings.threads
 
 
+def _held_to(options: Options, runner: str) -> str:
+    return options.settings.isa if options.hold_peers and runner != OURS else ""
+
+
 def _check(
     options: Options,
     runners: Mapping[str, ChildRunner],
-    precisions: Mapping[str, str],
+    tolerances: Mapping[str, float],
     observations: Sequence[Observation],
     say: Say,
     registry: Mapping[str, RunnerSpec],
@@ -177,7 +190,7 @@ def _check(
     ) as reference:
         expected = reference.answers(_CHECKED)
     answers = {name: runner.answers(_CHECKED) for name, runner in runners.items()}
-    departures = check_agreement(answers, expected, precisions)
+    departures = check_agreement(answers, expected, tolerances)
     for name, error in departures.items():
         say(f"{name}: maximum absolute error {error:.1e} of the largest action")
     return departures

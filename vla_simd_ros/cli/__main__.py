@@ -28,6 +28,8 @@ _EXTRAS = {
     "onnx": "bench",
     "onnxruntime": "bench",
     "openvino": "bench",
+    "nncf": "bench",
+    "executorch": "bench",
     "mujoco": "sim",
     "matplotlib": "sim",
     "grpc": "server",

@@ -37,6 +37,11 @@ def add_parser(subparsers: Any) -> None:
         help="policy folder; only --kernels can do without, and then takes a random full-size IMPACT",
     )
     parser.add_argument("--peers", default="", metavar="NAMES", help=f"some of {','.join(PEERS)}")
+    parser.add_argument(
+        "--hold-peers",
+        action="store_true",
+        help="hold the peers that allow it (PyTorch, OpenVINO) to this engine's --isa",
+    )
     add_int8(parser)
     parser.add_argument(
         "--precision", choices=(FP32, INT8), help="of this engine; int8 is short for --int8 all"
@@ -134,6 +139,7 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         instruction=args.instruction,
         settings=chosen.settings,
         int8=chosen.int8,
+        hold_peers=args.hold_peers,
         soak_s=args.soak,
         co_runner=args.co_runner,
         profile=args.profile,

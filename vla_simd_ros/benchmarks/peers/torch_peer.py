@@ -22,6 +22,7 @@ class _TorchBackend:
         self._torch = require("torch", self.runner)
         self._torch.set_num_threads(setup.threads)
         self._torch.set_num_interop_threads(1)
+        self._held_to = setup.held_to
         self._program = load_query_program(setup, self.runner)
         self._call: Callable[..., Any] = self._prepare(self._program.module)
         self.details = {"torch": self._torch.__version__, "threads": str(setup.threads)}
@@ -56,5 +57,7 @@ class CompiledBackend(_TorchBackend):
 
         inductor.freezing = True
         inductor.compile_threads = 1
+        if self._held_to == "avx2":
+            inductor.cpp.simdlen = 256
         compiled: Callable[..., Any] = self._torch.compile(module)
         return compiled
