@@ -117,3 +117,40 @@ def test_reference_of_another_policy(folder: Path, capsys: pytest.CaptureFixture
         "there is no reference 'torch' for policy 'act', expected one of lerobot, float64"
         in capsys.readouterr().err
     )
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy with layers that are deep enough for int8."""
+    folder = tmp_path_factory.mktemp("check") / "wide"
+    sizes = {**SMALL, "dim_model": 32}
+    make_checkpoint("act", folder, Options(seed=3, cameras=(), env_state_dim=3, sizes=sizes))
+    return folder
+
+
+@pytest.mark.parametrize(("limit", "code", "verdict"), [("0.5", 0, "pass"), ("1e-6", 1, "FAIL")])
+def test_int8_is_reported_group_by_group(
+    wide: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], limit: str, code: int, verdict: str
+) -> None:
+    file = tmp_path / "int8.json"
+    arguments = ["check", str(wide), "--reference", "float64", "--observations", "2", "--json", str(file)]
+    assert main([*arguments, "--int8", "encoder,head", "--max-rms", limit]) == code
+    out = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines() if line[:1] == "|"]
+    names = [row[0] for row in rows]
+    assert names[2:7] == ["encoder.attention", "encoder.ffn", "head", "together", "nothing"]
+    assert ["head.actions", "head"] in [row[:2] for row in rows[9:]]
+    assert f"{verdict}: relative RMS" in out
+    result = json.loads(file.read_text())
+    assert result["passed"] == (code == 0)
+    assert [group["group"] for group in result["groups"]] == names[2:5]
+    assert result["together"]["from_float64"]["rms"] > result["fp32"]["rms"]
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "much"])
+def test_an_allowed_error_is_a_number_above_zero(
+    wide: Path, limit: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", str(wide), "--int8", "head", f"--max-rms={limit}"])
+    assert f"'{limit}' is no relative error, expected a number above 0" in capsys.readouterr().err

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_settings, engine_choice
+from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_choice
+from vla_simd_ros.cli.int8_check import check_int8
+from vla_simd_ros.fidelity.measure import MAX_RMS
 
 if TYPE_CHECKING:
     from vla_simd_ros.executors.simd_executor import SimdExecutor
@@ -24,7 +27,8 @@ def add_parser(commands: Any) -> None:
         "check",
         help="compare the engine's actions with a reference implementation",
         description="Run random raw observations (uint8 frames, state in robot units) through the engine and "
-        "through a reference in float32 and float64. Exit code 1 if the actions are too far apart.",
+        "through a reference in float32 and float64. Exit code 1 if the actions are too far apart. "
+        "With --int8 instead: what each group in int8 adds to the error, and which layers cause it.",
     )
     parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
     parser.add_argument(
@@ -37,6 +41,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--seed", type=_seed, default=0, help="seed of the observations (default: 0)")
     parser.add_argument(
         "--instruction", default=_INSTRUCTION, help=f"for policies that take one (default: '{_INSTRUCTION}')"
+    )
+    add_int8(parser)
+    parser.add_argument(
+        "--max-rms",
+        type=_share,
+        default=MAX_RMS,
+        metavar="X",
+        help="with --int8: relative RMS error that is allowed for the actions (default: %(default)s)",
     )
     add_settings(parser)
     parser.add_argument("--trace", action="store_true", help="list every tensor, not only one that departs")
@@ -54,9 +66,12 @@ def run(args: argparse.Namespace) -> int:
 
     checkpoint = load_checkpoint(args.checkpoint)
     reference = args.reference or references_for(checkpoint.type)[0]
-    executor = SimdExecutor(engine_choice(args, checkpoint).settings)
+    chosen = engine_choice(args, checkpoint, args.int8)
+    executor = SimdExecutor(chosen.settings)
     bound = bound_with(executor.settings.convolution)
     observations = random_observations(checkpoint, args.observations, args.seed)
+    if args.int8:
+        return check_int8(args, checkpoint, executor, chosen.int8, reference, observations, _progress)
     report = compare(checkpoint, executor, reference, args.instruction, observations, _progress, bound)
     entries: list[TraceEntry] = []
     if args.trace or not report.passed:
@@ -74,6 +89,16 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of observations, expected 1 or more")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is no relative error, expected a number above 0")
+    return value
 
 
 def _seed(text: str) -> int:

@@ -14,6 +14,8 @@ Array = npt.NDArray[Any]
 BOUND = 2e-6
 # The same where convolutions may be computed by Winograd's method on tiles of 4x4.
 WINOGRAD4_BOUND = 2e-5
+# Relative RMS of the actions with layers in int8, unless said otherwise.
+MAX_RMS = 0.05
 # Where the float32 reference itself departs from its float64 run by more than the bound.
 DEPARTURE_FACTOR = 1.5
 

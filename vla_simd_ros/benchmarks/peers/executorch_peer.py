@@ -28,9 +28,10 @@ class ExecuTorchBackend:
         self._program = load_query_program(setup, _NAME)
         # The runtime reads the weights where they are in the buffer, which therefore stays.
         self._buffer = _lower(self._torch, self._program)
+        # Before anything is loaded: a loaded method keeps the pool that it found.
+        pool._unsafe_reset_threadpool(setup.threads)
         self._loaded = runtime.load_program(self._buffer)
         self._method = self._loaded.load_method("forward")
-        pool._unsafe_reset_threadpool(setup.threads)
         self.details = {"executorch": version, "threads": str(pool._threadpool_get_thread_count())}
 
     def query(self, observation: Observation) -> npt.NDArray[np.float32]:

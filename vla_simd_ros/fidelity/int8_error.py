@@ -1,0 +1,132 @@
+"""What int8 does to the actions: group by group, and which layers cause it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.executors.base import Executor
+from vla_simd_ros.executors.int8_choice import choose_int8
+from vla_simd_ros.fidelity.measure import MAX_RMS, Distance, distance
+from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
+from vla_simd_ros.fidelity.references import make_reference
+from vla_simd_ros.graph.int8_groups import Int8GroupError, int8_groups
+from vla_simd_ros.graph.ir import Op, Tensor
+from vla_simd_ros.inference import Observation
+
+Array = npt.NDArray[Any]
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class GroupError:
+    """Actions with ``layers`` layers in int8: how far they are from the engine's in fp32, and from the
+    float64 reference's."""
+
+    group: str
+    layers: int
+    from_fp32: Distance
+    from_float64: Distance
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """Actions of one observation with one layer in int8, from the engine's in fp32."""
+
+    layer: str
+    group: str
+    error: Distance
+
+
+@dataclass(frozen=True)
+class Int8Report:
+    """Each group alone, all of them together, the engine in fp32, and the layers, worst first."""
+
+    groups: list[GroupError]
+    together: GroupError
+    fp32: Distance
+    layers: list[LayerError]
+    max_rms: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether all groups together keep to the allowed error; not for values that are not finite."""
+        rms = self.together.from_float64.rms
+        return math.isfinite(rms) and rms <= self.max_rms
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "passed": self.passed}
+
+
+class _Engine:
+    """Actions of one policy with different layers in int8."""
+
+    def __init__(
+        self, executor: Executor, policy: InstructedPolicy, observations: Sequence[Observation]
+    ) -> None:
+        self._executor = executor
+        self._policy = policy
+        self._observations = observations
+
+    def actions(self, layers: Collection[Tensor], count: int | None = None) -> Array:
+        policy = self._policy.with_int8(layers)
+        executable = self._executor.load(policy.compiled)
+        return np.stack([policy.run(executable, o)["action"] for o in self._observations[:count]])
+
+
+def int8_error(
+    checkpoint: Checkpoint,
+    executor: Executor,
+    int8: str,
+    reference: str,
+    instruction: str,
+    observations: Sequence[Observation],
+    progress: Progress,
+    max_rms: float = MAX_RMS,
+) -> Int8Report:
+    """The error of each group that ``int8`` names, see :func:`choose_int8`. Raises CheckpointError,
+    Int8GroupError also where no group is left, UnavailableReferenceError."""
+    policy = instruct(checkpoint, instruction)
+    ops = [op for program in policy.compiled.programs.values() for op in program.ops]
+    known = int8_groups(ops)
+    groups = {name: known[name] for name in choose_int8(int8, ops, executor)}
+    if not groups:
+        raise Int8GroupError(f"int8 '{int8}' leaves everything in fp32, expected some of {', '.join(known)}")
+    progress(f"reference {reference} in float64")
+    model = make_reference(reference, checkpoint, instruction, np.float64)
+    exact = np.stack([model.predict(observation) for observation in observations])
+    engine = _Engine(executor, policy, observations)
+    progress("engine in fp32")
+    single = engine.actions(())
+
+    def error(name: str, layers: Sequence[Op]) -> GroupError:
+        progress(f"engine with {name} in int8")
+        actions = engine.actions({op.output for op in layers})
+        return GroupError(name, len(layers), distance(actions, single), distance(actions, exact))
+
+    return Int8Report(
+        groups=[error(name, layers) for name, layers in groups.items()],
+        together=error("together", [op for layers in groups.values() for op in layers]),
+        fp32=distance(single, exact),
+        layers=_layer_errors(engine, groups, single[:1], progress),
+        max_rms=max_rms,
+    )
+
+
+def _layer_errors(
+    engine: _Engine, groups: dict[str, list[Op]], single: Array, progress: Progress
+) -> list[LayerError]:
+    """Each layer alone, on the first observation."""
+    progress("engine with one layer after the other in int8")
+    errors = [
+        LayerError(op.output.name, name, distance(engine.actions({op.output}, 1), single))
+        for name, layers in groups.items()
+        for op in layers
+    ]
+    return sorted(errors, key=lambda layer: -layer.error.rms)
