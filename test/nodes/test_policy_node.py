@@ -18,7 +18,6 @@ from std_msgs.msg import String, UInt64
 from std_srvs.srv import Trigger
 from vla_simd_ros.msg import ActionChunk, QueryTiming
 
-from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.inference import InputError, Observation, Query, Timing
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.messages import nanoseconds, stamp
@@ -535,8 +534,8 @@ def test_the_options_reach_the_loader(ros: Any) -> None:
         convolution="direct",
     )  # fmt: skip
     assert node.trigger_configure() == SUCCESS
-    settings = EngineSettings(threads=3, isa="avx2", affinity=(0, 2), convolution="direct")
-    options = {"executor": "simd", "int8": "", "settings": settings}
+    engine = {"threads": 3, "isa": "avx2", "affinity": (0, 2), "convolution": "direct"}
+    options = {"executor": "simd", "int8": "", "settings": "auto", **engine}
     assert calls == [SimpleNamespace(folder="/models/a", **options)]
 
 
