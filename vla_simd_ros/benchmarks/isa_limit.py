@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from vla_simd_ros.benchmarks.backend import BenchmarkError
 
-# What the runtimes read when they are loaded: oneDNN (in PyTorch and OpenVINO), PyTorch's own kernels, and
-# MKL. ONNX Runtime and XNNPACK (in ExecuTorch) always take the best of the CPU.
+# What PyTorch reads when it is loaded: oneDNN, its own kernels, and MKL. OpenVINO has oneDNN
+# too, but was measured to ignore this, as ONNX Runtime was; XNNPACK (in ExecuTorch) has no such setting.
 _VARIABLES: Mapping[str, Mapping[str, str]] = {
     "avx2": {
         "ONEDNN_MAX_CPU_ISA": "AVX2",

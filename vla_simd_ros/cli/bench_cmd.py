@@ -40,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--hold-peers",
         action="store_true",
-        help="hold the peers that allow it (PyTorch, OpenVINO) to this engine's --isa",
+        help="hold the peers that allow it (PyTorch alone) to this engine's --isa",
     )
     add_int8(parser)
     parser.add_argument(
