@@ -49,8 +49,10 @@ using PackedWeight = int16_t;
 constexpr int kGroup = 2;
 constexpr int kZeroPoint = 0;
 
+// In assembly, because GCC adds the products of several steps before it adds them to the sum, and has to spill them.
 VLA_INLINE void multiply_add(Sums& sum, Group a, Weights w) {
-  sum.v = _mm256_add_epi32(sum.v, _mm256_madd_epi16(a.v, w.v));
+  __m256i products;
+  __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum.v), "=&x"(products) : "x"(a.v), "x"(w.v));
 }
 VLA_INLINE Weights load_weights(const PackedWeight* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};

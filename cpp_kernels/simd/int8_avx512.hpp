@@ -45,8 +45,10 @@ using PackedWeight = int16_t;
 constexpr int kGroup = 2;
 constexpr int kZeroPoint = 0;
 
+// In assembly, because GCC adds the products of several steps before it adds them to the sum, and has to spill them.
 VLA_INLINE void multiply_add(Sums& sum, Group a, Weights w) {
-  sum.v = _mm512_add_epi32(sum.v, _mm512_madd_epi16(a.v, w.v));
+  __m512i products;
+  __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+v"(sum.v), "=&v"(products) : "v"(a.v), "v"(w.v));
 }
 
 VLA_INLINE void store_quantized(Quantized* to, Vec x) {

@@ -8,7 +8,7 @@ import pytest
 
 from vla_simd_ros.tuning.hot_loop import Loop
 from vla_simd_ros.tuning.kernel_build import KernelBuild
-from vla_simd_ros.tuning.spills import SpillCheck, faults
+from vla_simd_ros.tuning.spills import SpillCheck, faults, int8_faults
 from vla_simd_ros.tuning.target import TARGETS, Target
 from vla_simd_ros.tuning.tiles import Tile
 
@@ -17,6 +17,11 @@ needs_tools = pytest.mark.skipif(
 )
 AVX2, NEON = TARGETS["avx2"], TARGETS["neon"]
 ENGINE_TILES = {"avx2": Tile(6, 16), "avx512": Tile(13, 32), "neon": Tile(4, 16)}
+INT8_TILES = {
+    "avx2": {"avx2": Tile(6, 16), "avxvnni": Tile(6, 16)},
+    "avx512": {"avx512": Tile(12, 32), "avx512vnni": Tile(13, 32)},
+    "neon": {"neon": Tile(4, 16), "neondot": Tile(4, 16)},
+}
 HERE = [target for target in TARGETS.values() if target.architecture == platform.machine()]
 
 
@@ -53,3 +58,11 @@ def test_the_engines_tiles_do_not_spill_and_a_larger_one_does(target: Target, tm
     assert check(ENGINE_TILES[target.name]) == ()
     too_large = Tile(target.registers // 2 + 2, 2 * target.lanes)  # more sums than there are registers
     assert any("accesses to the stack" in fault for fault in check(too_large))
+
+
+@needs_tools
+@pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
+def test_the_tiles_of_the_int8_kernels_do_not_spill(target: Target, tmp_path: Path) -> None:
+    build = KernelBuild(target, tmp_path)
+    for variant, tile in INT8_TILES[target.name].items():
+        assert int8_faults(build, variant, tile, target) == [], variant

@@ -22,10 +22,11 @@ class Loop:
 
 
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
-_INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
+_INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(?:\{vex\}\s+)?(\S+)\s*(.*)$")
 _X86_JUMP = re.compile(r"^j[a-z]+$")
 _ARM_JUMP = re.compile(r"^(b|b\.[a-z]+|cbn?z|tbn?z)$")
-_FMA = re.compile(r"^(vfmadd\d+ps|fmla)$")
+# Of fp32, or one of integers per register that is added to.
+_FMA = re.compile(r"^(vfmadd\d+ps|fmla|vpdpbusd|vpmaddwd|sdot|sadalp)$")
 _VECTOR = re.compile(r"%[xyz]mm\d|\b[vqs]\d+\b|\bv\d+\.")
 _MEMORY = re.compile(r"\([^)]*%r[^)]*\)|\[(x|sp)")
 _STACK = re.compile(r"\(%rsp|\[sp")

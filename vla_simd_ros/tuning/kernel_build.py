@@ -52,7 +52,7 @@ class KernelBuild:
         self._folder = folder
         self._architecture = target.architecture
         self._configure()
-        self._command, self._directory = self._command_for(target.isa)
+        self._command, self._directory = self._command_for("tile.cpp", target.isa)
         self._objdump = _objdump(folder / "CMakeCache.txt")
 
     def compile(self, source: str, output: str, defines: Sequence[str] = ()) -> Path:
@@ -60,6 +60,14 @@ class KernelBuild:
         compiled = self._folder / output
         command = [*self._command, *(f"-D{define}" for define in defines)]
         _run([*command, "-o", str(compiled), "-c", str(self._sources / source)], self._directory)
+        return compiled
+
+    def compile_int8(self, variant: str) -> Path:
+        """The object file of the register tile of a variant of the INT8 kernels."""
+        source = "int8_tile.cpp"
+        command, directory = self._command_for(source, f"int8_{variant}")
+        compiled = self._folder / f"int8_tile_{variant}.o"
+        _run([*command, "-o", str(compiled), "-c", str(self._sources / "kernels" / source)], directory)
         return compiled
 
     def link(self, objects: Sequence[Path], output: str) -> Path:
@@ -89,16 +97,16 @@ class KernelBuild:
             ]
         _run(["cmake", "-S", str(self._sources), "-B", str(self._folder), *options], self._folder)
 
-    def _command_for(self, isa: str) -> tuple[list[str], Path]:
-        """The build's command for the tile of this instruction set, without input and output."""
+    def _command_for(self, source: str, isa: str) -> tuple[list[str], Path]:
+        """The build's command for a kernel source and instruction set, without input and output."""
         for entry in json.loads((self._folder / "compile_commands.json").read_text()):
             arguments = shlex.split(entry["command"])
-            if entry["file"].endswith("/kernels/tile.cpp") and f"-DVLA_ISA={isa}" in arguments:
+            if entry["file"].endswith(f"/kernels/{source}") and f"-DVLA_ISA={isa}" in arguments:
                 for option in ("-o", "-c"):
                     at = arguments.index(option)
                     del arguments[at : at + 2]
                 return arguments, Path(entry["directory"])
-        raise BuildError(f"the build has no tile for {isa}")
+        raise BuildError(f"the build has no {source} for {isa}")
 
 
 def _objdump(cache: Path) -> str:

@@ -49,6 +49,12 @@ def tile_defines(tile: Tile, target: Target) -> list[str]:
     return [f"VLA_TILE_ROWS={tile.rows}", f"VLA_TILE_VECS={tile.vectors(target)}"]
 
 
+def int8_faults(build: KernelBuild, variant: str, tile: Tile, target: Target) -> list[str]:
+    """The same for the register tile of a variant of the INT8 kernels."""
+    disassembly = build.disassemble(build.compile_int8(variant))
+    return faults(hot_loop(disassembly, f"::int8_tile<{tile.rows}>("), tile, target)
+
+
 def faults(loop: Loop, tile: Tile, target: Target) -> list[str]:
     """What is wrong with the hot loop of a tile; empty when no vector register goes to memory and back."""
     found = []

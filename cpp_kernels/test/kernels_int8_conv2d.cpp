@@ -1,0 +1,193 @@
+#include "int8_common.hpp"
+
+using namespace vla;
+using namespace vla::test;
+
+namespace {
+
+struct Shape {
+  int64_t in_h, in_w, in_c, out_c;
+  int64_t kernel_h = 3, kernel_w = 3, stride = 1, padding = 1, dilation = 1;
+
+  int64_t out(int64_t size, int64_t kernel) const { return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1; }
+  int64_t out_h() const { return out(in_h, kernel_h); }
+  int64_t out_w() const { return out(in_w, kernel_w); }
+  int64_t k() const { return kernel_h * kernel_w * in_c; }
+  Int8Runs runs() const {
+    return dilation == 1 ? Int8Runs{kernel_h, kernel_w * in_c} : Int8Runs{kernel_h * kernel_w, in_c};
+  }
+  std::string name() const {
+    return std::to_string(in_h) + "x" + std::to_string(in_w) + "x" + std::to_string(in_c) + " to " +
+           std::to_string(out_c) + ", kernel " + std::to_string(kernel_h) + "x" + std::to_string(kernel_w) +
+           " stride " + std::to_string(stride) + " padding " + std::to_string(padding) + " dilation " +
+           std::to_string(dilation);
+  }
+};
+
+struct Problem {
+  Shape s;
+  Floats x, w, bias;
+
+  explicit Problem(const Shape& shape) : s(shape) {
+    Random random(11);
+    x = random.floats(s.in_h * s.in_w * s.in_c);
+    w = random.floats(s.out_c * s.k());
+    bias = random.floats(s.out_c);
+  }
+  // What must come out, with bias and relu; pixel by pixel.
+  Floats expected() const {
+    const Quantized image = quantized(x.data(), static_cast<int64_t>(x.size()));
+    Floats result(static_cast<size_t>(s.out_h() * s.out_w() * s.out_c));
+    for (int64_t c = 0; c < s.out_c; ++c) {
+      const Quantized filter = quantized(w.data() + c * s.k(), s.k());
+      for (int64_t i = 0; i < s.out_h() * s.out_w(); ++i) {
+        const auto sum = static_cast<float>(patch_sum(image, filter, i / s.out_w(), i % s.out_w()));
+        const volatile float product = sum * (image.scale * filter.scale);  // rounded, not fused with the addition
+        const float y = product + bias[static_cast<size_t>(c)];
+        result[static_cast<size_t>(i * s.out_c + c)] = std::max(y, 0.0f);
+      }
+    }
+    return result;
+  }
+
+ private:
+  int64_t patch_sum(const Quantized& image, const Quantized& filter, int64_t out_y, int64_t out_x) const {
+    int64_t sum = 0;
+    size_t at = 0;
+    for (int64_t fy = 0; fy < s.kernel_h; ++fy) {
+      for (int64_t fx = 0; fx < s.kernel_w; ++fx) {
+        const int64_t y = out_y * s.stride - s.padding + fy * s.dilation;
+        const int64_t x_at = out_x * s.stride - s.padding + fx * s.dilation;
+        const bool inside = y >= 0 && y < s.in_h && x_at >= 0 && x_at < s.in_w;
+        for (int64_t c = 0; c < s.in_c; ++c, ++at) {
+          if (inside) sum += image.values[static_cast<size_t>((y * s.in_w + x_at) * s.in_c + c)] * filter.values[at];
+        }
+      }
+    }
+    return sum;
+  }
+};
+
+class Run {
+ public:
+  Run(const Int8Table& table, const Problem& p)
+      : table_(table), packed_(int8_packed(table, p.w, p.s.out_c, p.s.runs())), args_(arguments(p)),
+        values_(table.image_bytes(args_)), y(p.s.out_h() * p.s.out_w(), p.s.out_c, p.s.out_c + 3) {
+    args_.packed = reinterpret_cast<const float*>(packed_.data());
+    args_.y = y.data();
+    args_.y_ld = y.ld();
+    const auto count = static_cast<int64_t>(p.x.size());
+    scale_ = std::max(table.largest(p.x.data(), {0, count / 3}), table.largest(p.x.data(), {count / 3, count})) / 127.0f;
+    const int64_t rows = p.s.in_h + 2 * p.s.padding;
+    for (int64_t row = 0; row < rows; row += 2) table.quantize_image(args_, {row, std::min(rows, row + 2)}, input());
+    CHECK(values_.intact());
+  }
+  void part(Range rows, Range panels) { table_.conv2d(args_, input(), rows, panels); }
+  Run& whole() {
+    part({0, args_.out_h * args_.out_w}, {0, int8_panels(table_, args_.out_c)});
+    CHECK(y.intact());
+    return *this;
+  }
+
+ private:
+  static Conv2dArgs arguments(const Problem& p) {
+    Conv2dArgs a;
+    a.x = p.x.data();
+    a.in_h = p.s.in_h;
+    a.in_w = p.s.in_w;
+    a.in_c = p.s.in_c;
+    a.out_h = p.s.out_h();
+    a.out_w = p.s.out_w();
+    a.out_c = p.s.out_c;
+    a.kernel_h = p.s.kernel_h;
+    a.kernel_w = p.s.kernel_w;
+    a.stride = p.s.stride;
+    a.padding = p.s.padding;
+    a.dilation = p.s.dilation;
+    a.epilogue.bias = p.bias.data();
+    a.epilogue.activation = Activation::kRelu;
+    return a;
+  }
+  Int8Input input() { return {values_.data(), &scale_}; }
+  const Int8Table& table_;
+  Bytes packed_;
+  Conv2dArgs args_;
+  Bytes values_;
+  float scale_ = 0.0f;
+
+ public:
+  Matrix y;
+};
+
+void check_exact(const Problem& p) {
+  const check::Context context(p.s.name());
+  const Floats expected = p.expected();
+  for_each_int8([&](const Int8Table& table) {
+    Run run(table, p);
+    run.whole();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto channels = static_cast<size_t>(p.s.out_c);
+      CHECK_CLOSE(run.y.at(static_cast<int64_t>(i / channels), static_cast<int64_t>(i % channels)), expected[i], 0.0);
+    }
+  });
+}
+
+}  // namespace
+
+TEST(kernels_strides_paddings_and_dilations) {
+  check_exact(Problem({7, 9, 5, 19}));
+  check_exact(Problem({7, 9, 16, 40, 1, 1, 1, 0}));
+  check_exact(Problem({8, 11, 4, 17, 1, 1, 2, 0}));
+  check_exact(Problem({13, 17, 3, 35, 7, 7, 2, 3}));
+  check_exact(Problem({9, 10, 6, 20, 3, 3, 2, 1}));
+  check_exact(Problem({9, 10, 6, 20, 3, 3, 1, 2, 2}));
+  check_exact(Problem({9, 10, 3, 20, 3, 2, 2, 1, 3}));
+  check_exact(Problem({6, 8, 2, 9, 2, 5, 3, 4}));
+}
+
+TEST(odd_images) {
+  check_exact(Problem({1, 40, 8, 16}));
+  check_exact(Problem({40, 1, 8, 16}));
+  check_exact(Problem({1, 1, 1, 1}));
+  check_exact(Problem({5, 30, 65, 33}));
+}
+
+TEST(an_image_larger_than_one_block) { check_exact(Problem({40, 60, 64, 8, 3, 3, 1, 1})); }
+
+TEST(channel_counts_around_groups) {
+  for (const int64_t channels : {1, 2, 3, 4, 5, 7, 8, 9, 17}) check_exact(Problem({4, 6, channels, 18}));
+}
+
+TEST(the_largest_values_everywhere) {
+  Problem p({6, 7, 33, 20});
+  for (float& x : p.x) x = x < 0 ? -1.0f : 1.0f;
+  for (size_t i = 0; i < p.w.size(); ++i) p.w[i] = i % 3 ? 2.0f : -2.0f;
+  check_exact(p);
+  std::fill(p.x.begin(), p.x.end(), -1.0f);
+  std::fill(p.w.begin(), p.w.end(), -5.0f);
+  check_exact(p);
+}
+
+TEST(an_image_of_zeros_gives_the_bias) {
+  Problem p({4, 5, 3, 18});
+  std::fill(p.x.begin(), p.x.end(), 0.0f);
+  check_exact(p);
+}
+
+TEST(bits_do_not_depend_on_the_partition) {
+  const Problem p({9, 13, 10, 70, 3, 3, 1, 1});
+  for_each_int8([&](const Int8Table& table) {
+    Run whole(table, p);
+    whole.whole();
+    const int64_t pixels = p.s.out_h() * p.s.out_w(), panels = int8_panels(table, p.s.out_c);
+    for (const int64_t step : {1, 5, 13, 40}) {
+      Run parts(table, p);
+      for (int64_t i = 0; i < pixels; i += step) {
+        for (int64_t q = 0; q < panels; ++q) parts.part({i, std::min(pixels, i + step)}, {q, q + 1});
+      }
+      CHECK(same_bits(whole.y.copy(), parts.y.copy()));
+    }
+  });
+}
+
+CHECK_MAIN()
