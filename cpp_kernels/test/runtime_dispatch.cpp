@@ -5,6 +5,7 @@
 #include "kernels/tables.hpp"
 #include "runtime/cpu_features.hpp"
 #include "runtime/dispatch.hpp"
+#include "runtime/int8_dispatch.hpp"
 #include "runtime/probe.hpp"
 
 using namespace vla;
@@ -15,6 +16,15 @@ namespace {
 std::string refusal(const std::string& isa) {
   try {
     select_kernels(isa);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string int8_refusal(const std::string& variant) {
+  try {
+    select_int8(variant, "portable");
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -48,6 +58,33 @@ TEST(what_cannot_run_is_refused_with_the_reason) {
   const std::string foreign = neon_kernels() == nullptr ? "neon" : "avx2";
   CHECK(refusal(foreign) == "isa='" + foreign + "': it is not part of this build");
   if (avx512_kernels() != nullptr && !cpu_info().has("avx512f")) CHECK(contains(refusal("avx512"), "lacks avx512f"));
+}
+
+TEST(int8_kernels_have_the_vectors_of_the_isa_and_the_best_instructions) {
+  unsetenv("VLA_SIMD_INT8");
+  const std::vector<std::string> variants = available_int8();
+  CHECK(!variants.empty() && variants.back() == "portable");
+  for (const std::string& variant : variants) CHECK(select_int8(variant, "portable").name == variant);
+  CHECK(select_int8("", "portable").name == std::string("portable"));
+  const CpuInfo cpu = cpu_info();
+  for (const std::string& isa : available_isas()) {
+    const std::string name = select_int8("", isa).name;
+    if (isa == "avx512") CHECK(name == (cpu.has("avx512_vnni") ? "avx512vnni" : "avx512"));
+    if (isa == "avx2") CHECK(name == (cpu.has("avx_vnni") ? "avxvnni" : "avx2"));
+    if (isa == "neon") CHECK(name == (cpu.has("asimddp") ? "neondot" : "neon"));
+  }
+}
+
+TEST(the_environment_forces_int8_kernels) {
+  setenv("VLA_SIMD_INT8", "portable", 1);
+  CHECK(select_int8("", available_isas().front()).name == std::string("portable"));
+  CHECK(select_int8(available_int8().front(), "portable").name == available_int8().front());
+  setenv("VLA_SIMD_INT8", "mmx", 1);
+  CHECK(contains(int8_refusal(""), "VLA_SIMD_INT8='mmx': unknown INT8 kernels, available here: "));
+  unsetenv("VLA_SIMD_INT8");
+  CHECK(contains(int8_refusal("sse"), "int8='sse': unknown INT8 kernels"));
+  const std::string foreign = neon_kernels() == nullptr ? "neondot" : "avxvnni";
+  CHECK(int8_refusal(foreign) == "int8='" + foreign + "': it is not part of this build");
 }
 
 TEST(the_cpu_is_described) {

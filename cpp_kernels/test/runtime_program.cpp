@@ -150,6 +150,55 @@ TEST(weights_must_be_there_and_for_these_kernels) {
   });
 }
 
+TEST(int8_weights_fit_only_their_layers_and_kernels) {
+  ThreadPool pool(PoolOptions{1, {}, 0});
+  const std::vector<float> values(16 * 27, 0.5f);
+  const auto weights = [&](const Int8Table& kernels, Int8Runs runs) {
+    return std::make_shared<const Int8Weights>(kernels, pool, values.data(), 16, runs);
+  };
+  const Int8Table& portable = select_int8("portable", "portable");
+  const auto linear = [&](std::shared_ptr<const Int8Weights> packed, int64_t k) {
+    return [=](ProgramBuilder& builder) { builder.linear("probe", at(kX, 4, k), packed, at(kY, 4, 16), {}); };
+  };
+  const auto convolve = [&](Int8Runs runs, int64_t dilation) {
+    return [=, &portable](ProgramBuilder& builder) {
+      const Window window{{3, 3}, 1, dilation, dilation};
+      builder.conv2d("probe", at(kX, 36, 3), {6, 6}, weights(portable, runs), window, at(kY, 36, 16), {6, 6}, {});
+    };
+  };
+  CHECK(refusal(linear(weights(portable, {1, 27}), 27)).empty());
+  CHECK(refusal(convolve({3, 9}, 1)).empty());
+  CHECK(refusal(convolve({9, 3}, 2)).empty());
+  check_refused("no weights", linear(nullptr, 8));
+  check_refused("INT8 weights are 16x1x27, expected 16x1x26", linear(weights(portable, {1, 27}), 26));
+  check_refused("INT8 weights are 16x3x9, expected 16x1x27", linear(weights(portable, {3, 9}), 27));
+  check_refused("INT8 weights are 16x3x9, expected 16x9x3", convolve({3, 9}, 2));
+  check_refused("INT8 weights are 16x9x3, expected 16x3x9", convolve({9, 3}, 1));
+  if (available_int8().size() < 2) return;
+  const Int8Table& other = select_int8(available_int8().front(), "");
+  const std::string expected = std::string("packed for the INT8 kernels ") + other.name + ", the program runs on portable";
+  check_refused(expected.c_str(), linear(weights(other, {1, 27}), 27));
+}
+
+TEST(int8_weights_are_of_a_size_that_sums_can_take) {
+  ThreadPool pool(PoolOptions{1, {}, 0});
+  const auto refused = [&](int64_t n, Int8Runs runs) -> std::string {
+    try {
+      Int8Weights(select_int8("portable", "portable"), pool, nullptr, n, runs);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refused(0, {1, 8}).find("got 0 channels of 1x8 weights, expected positive sizes") != std::string::npos);
+  CHECK(refused(4, {-1, 8}).find("got 4 channels of -1x8") != std::string::npos);
+  for (const Int8Runs runs : {Int8Runs{1, kInt8MaxDepth + 1}, Int8Runs{2, kInt8MaxDepth / 2 + 1},
+                              Int8Runs{int64_t{1} << 40, int64_t{1} << 40}}) {
+    CHECK(refused(4, runs).find("expected at most 133144, whose sum of products 32 bits always hold") !=
+          std::string::npos);
+  }
+}
+
 TEST(filters_for_winograd_fit_only_their_convolutions) {
   const auto convolve = [](Window window, ImageSize out, int64_t side) {
     return [=](ProgramBuilder& builder) {

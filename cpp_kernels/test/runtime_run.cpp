@@ -29,7 +29,8 @@ std::vector<float> random_floats(int64_t count, unsigned seed) {
 // One small network with every kind of operation, large enough that several threads share the work.
 class Network {
  public:
-  explicit Network(const EngineOptions& options) : engine(options), arena(std::make_shared<Arena>(int64_t{4} << 20)) {
+  // With `int8`, of two layers in INT8 besides; two instruction sets may round their inputs to different integers.
+  explicit Network(const EngineOptions& options, bool int8 = false) : engine(options), arena(std::make_shared<Arena>(int64_t{4} << 20)) {
     ProgramBuilder builder(engine.kernels(), engine.int8_kernels(), engine.sharing(), arena);
     const Operand image = place(kPixels, 3, DType::kU8);
     const Operand pixels = place(kPixels, 3);
@@ -47,6 +48,10 @@ class Network {
                    epilogue);
     builder.conv2d("winograd4", refined, size, weights(kChannels, 9 * kChannels, 4), {{3, 3}, 1, 1, 1}, features, size,
                    epilogue);
+    if (int8) {
+      builder.conv2d("int8 conv", refined, size, int8_weights(kChannels, {3, 3 * kChannels}), {{3, 3}, 1, 1, 1},
+                     features, size, epilogue);
+    }
     const ImageSize half{kHeight / 2, kWidth / 2};
     const Operand pooled = place(kPixels / 4, kChannels);
     builder.max_pool2d("pool", features, size, {{2, 2}, 2, 0, 1}, pooled, half);
@@ -62,11 +67,13 @@ class Network {
     const Operand sum = place(kPixels / 4, kChannels);
     builder.binary("sum", Binary::kAdd, attended, pooled, sum);
     const Operand wide = place(kPixels / 4, 8 * kChannels);
+    const Operand deep = place(kPixels / 4, 8 * kChannels);
     EpilogueOperands gelu;
     gelu.activation = Activation::kGelu;
     builder.linear("wide", sum, weights(8 * kChannels, kChannels), wide, gelu);
+    if (int8) builder.linear("int8 wide", wide, int8_weights(8 * kChannels, {1, 8 * kChannels}), deep, gelu);
     const Operand squashed = place(kPixels / 4, 8 * kChannels);
-    builder.pointwise("tanh", wide, Activation::kTanh, {}, {}, squashed);
+    builder.pointwise("tanh", int8 ? deep : wide, Activation::kTanh, {}, {}, squashed);
     result = place(1, 8 * kChannels);
     builder.mean_rows("mean", squashed, result);
     program = builder.build();
@@ -104,6 +111,9 @@ class Network {
   std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k, int64_t winograd_side = 0) {
     return engine.pack(random_floats(n * k, ++seed_).data(), n, k, winograd_side);
   }
+  std::shared_ptr<const Int8Weights> int8_weights(int64_t n, Int8Runs runs) {
+    return engine.pack_int8(random_floats(n * runs.runs * runs.run, ++seed_).data(), n, runs);
+  }
   void fill(const Operand& image) {
     std::mt19937 random(5);
     for (int64_t i = 0; i < kPixels * 3; ++i) arena->data()[image.offset + i] = static_cast<std::byte>(random() % 256);
@@ -127,12 +137,14 @@ EngineOptions options(int threads, const std::string& isa, int64_t spin_us = 100
 TEST(results_do_not_depend_on_threads_or_runs) {
   for (const std::string& isa : available_isas()) {
     const check::Context context(isa);
-    Network alone(options(1, isa));
-    const std::vector<float> expected = alone.run();
-    CHECK(expected != std::vector<float>(expected.size(), expected.front()));
-    for (const int threads : {1, 2, 3, 5}) {
-      Network network(options(threads, isa));
-      for (int round = 0; round < 5; ++round) CHECK(network.run() == expected);
+    for (const bool int8 : {false, true}) {
+      Network alone(options(1, isa), int8);
+      const std::vector<float> expected = alone.run();
+      CHECK(expected != std::vector<float>(expected.size(), expected.front()));
+      for (const int threads : {1, 2, 3, 5}) {
+        Network network(options(threads, isa), int8);
+        for (int round = 0; round < 5; ++round) CHECK(network.run() == expected);
+      }
     }
   }
 }
@@ -172,7 +184,7 @@ TEST(runs_allocate_nothing) {
   const std::vector<int> some(3);
   CHECK(allocations() > at_start);
   for (const int threads : {1, 3}) {
-    Network network(options(threads, "", 0));
+    Network network(options(threads, "", 0), true);
     network.engine.run(*network.program);
     std::vector<int64_t> op_ns(network.program->ops.size());
     const int64_t before = allocations();
