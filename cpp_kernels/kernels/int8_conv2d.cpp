@@ -18,6 +18,7 @@ void fill_zeros(Quantized* to, int64_t count) {
 }
 
 int64_t block_rows(const Conv2dArgs& c) {
+  if (c.block_rows > 0) return ceil_div(c.block_rows, c.out_w);
   const int64_t row_bytes = padded_row(c) * static_cast<int64_t>(sizeof(Quantized));
   const int64_t overlap = (c.kernel_h - 1) * c.dilation + 1 - c.stride;
   return max_of(1, (kBlockBytes / row_bytes - overlap) / c.stride);

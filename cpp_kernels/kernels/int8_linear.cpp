@@ -8,7 +8,8 @@ namespace {
 // What the rows that pass by one panel after the other may take of the second-level cache.
 constexpr int64_t kBlockBytes = 256 * 1024;
 
-int64_t block_rows(int64_t ld) {
+int64_t block_rows(const LinearArgs& g, int64_t ld) {
+  if (g.block_rows > 0) return g.block_rows;
   const int64_t fit = kBlockBytes / (ld * static_cast<int64_t>(sizeof(Quantized)));
   return max_of(kInt8TileRows, fit / kInt8TileRows * kInt8TileRows);
 }
@@ -22,7 +23,7 @@ int64_t int8_rows_bytes(int64_t m, int64_t k) {
 void int8_linear(const LinearArgs& g, Int8Input in, Range rows, Range panels) {
   const auto* values = reinterpret_cast<const Quantized*>(in.values);
   const int64_t ld = int8_rows_ld(g.k), groups = groups_of(g.k);
-  const EvenShares blocks(rows.end - rows.begin, block_rows(ld));
+  const EvenShares blocks(rows.end - rows.begin, block_rows(g, ld));
   for (int64_t i = 0, first = rows.begin; i < blocks.shares; first += blocks.size(i), ++i) {
     for (int64_t p = panels.begin; p < panels.end; ++p) {
       const int64_t col = p * kInt8TileCols;

@@ -3,8 +3,8 @@
 
 namespace vla::VLA_ISA {
 
-constexpr int kInt8TileRows = 4;
-constexpr int kInt8TileVecs = 4;
+constexpr int kInt8TileRows = 8;
+constexpr int kInt8TileVecs = 2;
 
 using Quantized = int8_t;
 using PackedWeight = int8_t;
@@ -46,9 +46,10 @@ VLA_INLINE GroupLane<I> take_group(FourGroups four) {
   return {four.v};
 }
 VLA_INLINE void multiply_add(Sums& sum, Group a, Weights w) { sum.v = vdotq_s32(sum.v, w.v, a.v); }
+// In assembly so that sums stay where they are.
 template <int I>
 VLA_INLINE void multiply_add(Sums& sum, GroupLane<I> a, Weights w) {
-  sum.v = vdotq_laneq_s32(sum.v, w.v, a.v, I);
+  __asm__("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum.v) : "w"(w.v), "w"(a.v), "i"(I));
 }
 
 #else
@@ -59,22 +60,25 @@ constexpr const char* kInt8Name = "neon";
 VLA_INLINE int64_t weight_place(int64_t lane, int64_t value) { return value / 2 * 8 + lane * 2 + value % 2; }
 
 struct Group {
-  int8x8_t first, second;  // two values each, repeated
+  int16x8_t first, second;  // two values each, repeated
 };
 VLA_INLINE Group load_group(const Quantized* p) {
   int16_t pairs[2];
   __builtin_memcpy(pairs, p, sizeof pairs);
-  return {vreinterpret_s8_s16(vdup_n_s16(pairs[0])), vreinterpret_s8_s16(vdup_n_s16(pairs[1]))};
+  return {vdupq_n_s16(pairs[0]), vdupq_n_s16(pairs[1])};
 }
 template <int I>
 VLA_INLINE Group take_group(FourGroups four) {
   const int16x8_t pairs = vreinterpretq_s16_s8(four.v);
-  return {vreinterpret_s8_s16(vdup_laneq_s16(pairs, 2 * I)), vreinterpret_s8_s16(vdup_laneq_s16(pairs, 2 * I + 1))};
+  return {vdupq_laneq_s16(pairs, 2 * I), vdupq_laneq_s16(pairs, 2 * I + 1)};
 }
-// 16 bits hold the sum of two products, which is at most 2 * 127 * 127.
+// 16 bits hold the sum of two products, which is at most 2 * 127 * 127. In assembly, because GCC takes the products of
+// several steps ahead and has to spill them.
 VLA_INLINE void multiply_add(Sums& sum, Group a, Weights w) {
-  const int16x8_t products = vmlal_s8(vmull_s8(vget_low_s8(w.v), a.first), vget_high_s8(w.v), a.second);
-  sum.v = vpadalq_s16(sum.v, products);
+  int16x8_t products;
+  __asm__("smull %1.8h, %2.8b, %3.8b\n\tsmlal2 %1.8h, %2.16b, %4.16b\n\tsadalp %0.4s, %1.8h"
+          : "+w"(sum.v), "=&w"(products)
+          : "w"(w.v), "w"(a.first), "w"(a.second));
 }
 
 #endif

@@ -27,6 +27,7 @@ struct Shape {
 struct Problem {
   Shape s;
   Floats x, w, bias;
+  int64_t block_rows = 0;
 
   explicit Problem(const Shape& shape) : s(shape) {
     Random random(11);
@@ -104,6 +105,7 @@ class Run {
     a.stride = p.s.stride;
     a.padding = p.s.padding;
     a.dilation = p.s.dilation;
+    a.block_rows = p.block_rows;
     a.epilogue.bias = p.bias.data();
     a.epilogue.activation = Activation::kRelu;
     return a;
@@ -186,6 +188,12 @@ TEST(bits_do_not_depend_on_the_partition) {
         for (int64_t q = 0; q < panels; ++q) parts.part({i, std::min(pixels, i + step)}, {q, q + 1});
       }
       CHECK(same_bits(whole.y.copy(), parts.y.copy()));
+    }
+    for (const int64_t rows : {1, 14, 1000}) {
+      Problem blocks = p;
+      blocks.block_rows = rows;
+      Run other(table, blocks);
+      CHECK(same_bits(whole.y.copy(), other.whole().y.copy()));
     }
   });
 }

@@ -8,6 +8,7 @@ namespace {
 struct Problem {
   int64_t m, n, k;
   Floats x, w;
+  int64_t block_rows = 0;
   Epilogue epilogue;
 
   Problem(int64_t rows, int64_t channels, int64_t depth, uint32_t seed = 5) : m(rows), n(channels), k(depth) {
@@ -55,6 +56,7 @@ class Run {
     args_.n = p.n;
     args_.k = p.k;
     args_.epilogue = p.epilogue;
+    args_.block_rows = p.block_rows;
     for (int64_t row = 0; row < p.m; row += 7) table.quantize_rows(args_, {row, std::min(p.m, row + 7)}, input());
     CHECK(values_.intact());
   }
@@ -210,6 +212,12 @@ TEST(bits_do_not_depend_on_the_partition) {
         }
         CHECK(same_bits(whole.y.copy(), parts.y.copy()));
       }
+    }
+    for (const int64_t rows : {1, 9, 1000}) {
+      Problem blocks = p;
+      blocks.block_rows = rows;
+      Run other(table, blocks);
+      CHECK(same_bits(whole.y.copy(), other.whole().y.copy()));
     }
   });
 }

@@ -20,7 +20,7 @@ ENGINE_TILES = {"avx2": Tile(6, 16), "avx512": Tile(13, 32), "neon": Tile(4, 16)
 INT8_TILES = {
     "avx2": {"avx2": Tile(6, 16), "avxvnni": Tile(6, 16)},
     "avx512": {"avx512": Tile(12, 32), "avx512vnni": Tile(13, 32)},
-    "neon": {"neon": Tile(4, 16), "neondot": Tile(4, 16)},
+    "neon": {"neon": Tile(8, 8), "neondot": Tile(8, 8)},
 }
 HERE = [target for target in TARGETS.values() if target.architecture == platform.machine()]
 
