@@ -113,7 +113,7 @@ def test_the_tail_is_budgeted_too() -> None:
 @pytest.mark.parametrize(
     ("sample", "schedule", "words"),
     [
-        ([0.2] * 50, Schedule(30.0, 50), "Use time_aligned: it keeps 30 Hz supplied"),
+        ([0.2] * 50, Schedule(30.0, 50), "Use time_aligned: as far as measured, it keeps 30 Hz supplied"),
         ([0.2] * 50, Schedule(30.0, 50, interval=45), "Query at least every 44 control steps"),
         ([1.0] * 50, Schedule(30.0, 50), r"Use lagged: .* a window of 60 rows \(now 50\) or .* 25 Hz"),
         ([0.2] * 500 + [1.5], Schedule(30.0, 40), r"time_aligned keeps 30 Hz .* a window of 90 rows"),

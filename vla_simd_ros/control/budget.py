@@ -111,12 +111,12 @@ def advice(found: SupplyForecast) -> str:
     aligned, lagged = (found.starvation[mode] for mode in (Mode.TIME_ALIGNED, Mode.LAGGED))
     longest_interval = schedule.window - tail.delay
     if aligned.per_hour < _ACCEPTED_PER_HOUR:
-        return f"Use time_aligned: it keeps {rate} supplied, slow queries included."
+        return f"Use time_aligned: as far as measured, it keeps {rate} supplied."
     if tail.c2 >= 0 and schedule.interval > longest_interval:
         return f"Query at least every {longest_interval} control steps: then time_aligned is supplied."
     if lagged.per_hour < _ACCEPTED_PER_HOUR:
         needed = _remedy(Mode.TIME_ALIGNED, found)
-        return f"Use lagged: it keeps {rate} supplied, while time_aligned would need {needed}."
+        return f"Use lagged: as far as measured, it keeps {rate} supplied; time_aligned would need {needed}."
     for rates in (aligned, lagged):
         if rates.starved_share < _TOLERABLE_SHARE:
             return (
