@@ -13,8 +13,8 @@ constexpr int64_t kMostKeys = 1024;  // in one block
 constexpr float kLog2E = 1.44269504f;
 
 // K is packed as panels of keys, V as panels of head columns.
-VLA_INLINE int64_t packed_k_size(const AttentionArgs& a) { return packed_size(a.keys, a.head_dim); }
-VLA_INLINE int64_t packed_v_size(const AttentionArgs& a) { return packed_size(a.head_dim, a.keys); }
+VLA_INLINE int64_t packed_k_size(const AttentionArgs& a) { return panels_size(a.keys, a.head_dim); }
+VLA_INLINE int64_t packed_v_size(const AttentionArgs& a) { return panels_size(a.head_dim, a.keys); }
 
 // Keys per block: a multiple of the panel width, the blocks as even as that allows.
 VLA_INLINE int64_t block_keys(const AttentionArgs& a) {

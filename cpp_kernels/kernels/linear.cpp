@@ -1,3 +1,4 @@
+#include "kernels/pack.hpp"
 #include "kernels/table.hpp"
 #include "kernels/tile.hpp"
 
@@ -41,6 +42,10 @@ void panel_part(const LinearArgs& g, Range rows, Range panels, int64_t panel, in
 }  // namespace
 
 void linear(const LinearArgs& g, Range rows, Range panels) {
+  if (is_narrow(g.n)) {
+    if (panels.begin < panels.end) linear_narrow(g, rows, g.packed + panels_size(g.n, g.k));
+    return;
+  }
   const EvenShares blocks(rows.end - rows.begin, g.block_rows > 0 ? g.block_rows : kBlockRows);
   const int64_t depth = round_up(ceil_div(g.k, ceil_div(g.k, kLinearDepth)), 4);
   for (int64_t i = 0, row = rows.begin; i < blocks.shares; row += blocks.size(i), ++i) {

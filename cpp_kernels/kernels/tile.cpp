@@ -134,22 +134,6 @@ struct Rows<0, V> {
   VLA_INLINE void store(float*, int64_t) const {}
 };
 
-// What follows the product, for tiles that are narrow or have a costly activation.
-__attribute__((noinline)) void finish_in_memory(const float* sums, int64_t rows, const TileArgs& t) {
-  for (int64_t r = 0; r < rows; ++r) {
-    over_columns(t.cols, [&](int64_t c, auto part) {
-      float* y = t.y + r * t.y_ld + c;
-      Vec v = load(sums + r * kTileCols + c);
-      if (t.accumulate) v = v + load(y, part);
-      if (t.bias) v = v + load(t.bias + c, part);
-      if (t.residual) v = v + load(t.residual + r * t.residual_ld + c, part);
-      v = activate(v, t.activation);
-      if (t.gamma) v = fma(v, load(t.gamma + c, part) + splat(1.0f), load(t.beta + c, part));
-      store(y, v, part);
-    });
-  }
-}
-
 // Sums over this many steps of four k are put aside and later added up: a long chain of sums rounds more than a
 // few short ones.
 constexpr int64_t kStretchSteps = 32;
@@ -302,6 +286,21 @@ VLA_INLINE void dispatch(int64_t rows, const TileArgs& t) {
 }
 
 }  // namespace
+
+void finish_in_memory(const float* sums, int64_t rows, const TileArgs& t) {
+  for (int64_t r = 0; r < rows; ++r) {
+    over_columns(t.cols, [&](int64_t c, auto part) {
+      float* y = t.y + r * t.y_ld + c;
+      Vec v = load(sums + r * kTileCols + c);
+      if (t.accumulate) v = v + load(y, part);
+      if (t.bias) v = v + load(t.bias + c, part);
+      if (t.residual) v = v + load(t.residual + r * t.residual_ld + c, part);
+      v = activate(v, t.activation);
+      if (t.gamma) v = fma(v, load(t.gamma + c, part) + splat(1.0f), load(t.beta + c, part));
+      store(y, v, part);
+    });
+  }
+}
 
 void run_tile(int64_t rows, const TileArgs& args) {
   if (args.upcoming_lines == 1) return dispatch<1, kTileRows>(rows, args);

@@ -61,6 +61,9 @@ VLA_INLINE const float* next_part(const float* packed, int64_t k, Range panels, 
 // rows is 1 .. kTileRows. An element's value depends neither on rows nor on its place in the tile.
 void run_tile(int64_t rows, const TileArgs& args);
 
+// What follows the product, for tiles that are narrow or have a costly activation; sums is [rows][kTileCols].
+void finish_in_memory(const float* sums, int64_t rows, const TileArgs& args);
+
 // y[r][0 .. cols) = sum over k of a[r][k] * b[k][0 .. cols) for adjacent panels, of operands that are at hand: short
 // products, one after another. y is written in whole panels but for the last, of which half may be left out.
 struct PanelsArgs {

@@ -20,6 +20,7 @@ constexpr int kTileVecs = VLA_TILE_VECS;
 #else
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = 2;
+constexpr int kNarrowTileCols = 3;  // of narrow layers; rows are four
 #endif
 constexpr int kPeakAccumulators = 12;
 
@@ -86,6 +87,11 @@ VLA_INLINE float sum(Vec a) {
   const __m128 q = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   const __m128 d = _mm_add_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
+}
+// to[i] = the sum of the i-th.
+VLA_INLINE void sums_of_four(Vec a, Vec b, Vec c, Vec d, float* to) {
+  const __m256 abcd = _mm256_hadd_ps(_mm256_hadd_ps(a.v, b.v), _mm256_hadd_ps(c.v, d.v));
+  _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(abcd), _mm256_extractf128_ps(abcd, 1)));
 }
 VLA_INLINE float max_lane(Vec a) {
   const __m128 q = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));

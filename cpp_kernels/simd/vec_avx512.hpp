@@ -23,6 +23,7 @@ constexpr int kTileVecs = VLA_TILE_VECS;
 #else
 constexpr int kTileRows = 13;
 constexpr int kTileVecs = 2;
+constexpr int kNarrowTileCols = 6;  // of narrow layers; rows are four
 #endif
 constexpr int kPeakAccumulators = 24;
 
@@ -84,6 +85,14 @@ VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
 }
 VLA_INLINE float first_lane(Vec a) { return _mm512_cvtss_f32(a.v); }
 VLA_INLINE float sum(Vec a) { return _mm512_reduce_add_ps(a.v); }
+// to[i] = the sum of the i-th.
+VLA_INLINE void sums_of_four(Vec a, Vec b, Vec c, Vec d, float* to) {
+  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a.v, b.v), _mm512_unpackhi_ps(a.v, b.v));
+  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c.v, d.v), _mm512_unpackhi_ps(c.v, d.v));
+  const __m512 abcd = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(abcd), _mm512_extractf32x8_ps(abcd, 1));
+  _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
 VLA_INLINE float max_lane(Vec a) { return _mm512_reduce_max_ps(a.v); }
 
 // dst[j][i] = src[i][j] for a square block of kWidth.

@@ -22,6 +22,7 @@ constexpr int kTileVecs = VLA_TILE_VECS;
 #else
 constexpr int kTileRows = 4;
 constexpr int kTileVecs = 4;
+constexpr int kNarrowTileCols = 6;  // of narrow layers; rows are four
 #endif
 constexpr int kPeakAccumulators = 24;
 
@@ -97,6 +98,10 @@ VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
 }
 VLA_INLINE float first_lane(Vec a) { return vgetq_lane_f32(a.v, 0); }
 VLA_INLINE float sum(Vec a) { return vaddvq_f32(a.v); }
+// to[i] = the sum of the i-th.
+VLA_INLINE void sums_of_four(Vec a, Vec b, Vec c, Vec d, float* to) {
+  vst1q_f32(to, vpaddq_f32(vpaddq_f32(a.v, b.v), vpaddq_f32(c.v, d.v)));
+}
 VLA_INLINE float max_lane(Vec a) { return vmaxvq_f32(a.v); }
 
 // dst[j][i] = src[i][j] for a square block of kWidth.

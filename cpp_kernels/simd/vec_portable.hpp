@@ -19,6 +19,7 @@ struct Mask {
 constexpr const char* kIsaName = "portable";
 constexpr int kTileRows = 4;
 constexpr int kTileVecs = 2;
+constexpr int kNarrowTileCols = 3;  // of narrow layers; rows are four
 constexpr int kPeakAccumulators = 8;
 
 VLA_INLINE Vec splat(float x) { return {Float4{x, x, x, x}}; }
@@ -103,6 +104,13 @@ VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
 }
 VLA_INLINE float first_lane(Vec a) { return a.v[0]; }
 VLA_INLINE float sum(Vec a) { return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]); }
+// to[i] = the sum of the i-th.
+VLA_INLINE void sums_of_four(Vec a, Vec b, Vec c, Vec d, float* to) {
+  to[0] = sum(a);
+  to[1] = sum(b);
+  to[2] = sum(c);
+  to[3] = sum(d);
+}
 VLA_INLINE float max_lane(Vec a) {
   const float x = a.v[0] > a.v[1] ? a.v[0] : a.v[1], y = a.v[2] > a.v[3] ? a.v[2] : a.v[3];
   return x > y ? x : y;

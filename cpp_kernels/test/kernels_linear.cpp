@@ -160,6 +160,33 @@ TEST(bits_do_not_depend_on_the_partition) {
   });
 }
 
+// Layers of few columns have a kernel of their own.
+TEST(bits_of_narrow_layers_do_not_depend_on_the_partition) {
+  for (const int64_t n : {1, 4, 6, 8, 16}) {
+    Problem p{37, n, 275, 2, 1};
+    p.bias = p.residual = p.film = true;
+    p.activation = Activation::kTanh;
+    check_problem(p);
+    const Case c(p);
+    for_each_isa([&](const KernelTable& table) {
+      const Floats packed_w = packed(table, c.w, p.n, p.k);
+      Matrix whole = c.result();
+      table.linear(c.args(packed_w, whole), {0, p.m}, {0, panels(table, p.n)});
+      for (const int64_t row_step : {1, 3, 16, 18}) {
+        Matrix parts = c.result();
+        const LinearArgs args = c.args(packed_w, parts);
+        for (int64_t r = 0; r < p.m; r += row_step) {
+          for (int64_t q = 0; q < panels(table, p.n); ++q) {
+            table.linear(args, {r, std::min(p.m, r + row_step)}, {q, q + 1});
+          }
+        }
+        CHECK(same_bits(whole.copy(), parts.copy()));
+        CHECK(parts.intact());
+      }
+    });
+  }
+}
+
 TEST(a_range_writes_only_its_part) {
   const Problem p{20, 100, 9};
   const Case c(p);
