@@ -29,7 +29,8 @@ std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const s
   return std::make_shared<Engine>(options);
 }
 
-std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, int64_t winograd_side) {
+std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, int64_t winograd_side, int64_t kernel,
+                                    int64_t stride) {
   if (weights.ndim() != 2) {
     throw std::invalid_argument("weights: got " + std::to_string(weights.ndim()) + " dimensions, expected [n, k]");
   }
@@ -37,7 +38,7 @@ std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, 
   const int64_t n = weights.shape(0);
   const int64_t k = weights.shape(1);
   const py::gil_scoped_release release;
-  return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, winograd_side));
+  return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, WinogradForm{winograd_side, kernel, stride}));
 }
 
 std::shared_ptr<Int8Weights> pack_int8(Engine& engine, const FloatMatrix& weights, int64_t runs) {
@@ -62,7 +63,7 @@ void register_engine(py::module_& module) {
       .def_property_readonly("isa", [](const PackedWeights& weights) { return weights.kernels().isa; })
       .def_property_readonly("n", &PackedWeights::n)
       .def_property_readonly("k", &PackedWeights::k)
-      .def_property_readonly("winograd_side", &PackedWeights::winograd_side)
+      .def_property_readonly("winograd_side", [](const PackedWeights& weights) { return weights.winograd().side; })
       .def_property_readonly("bytes", &PackedWeights::bytes);
 
   py::class_<Int8Weights, std::shared_ptr<Int8Weights>>(module, "Int8Weights",
@@ -88,8 +89,9 @@ void register_engine(py::module_& module) {
       .def_property_readonly("tile", [](const Engine& engine) {
         return std::make_pair(engine.kernels().tile_rows, engine.kernels().tile_cols);
       })
-      .def("pack", &pack, py::arg("weights"), py::arg("winograd_side") = 0,
-           "Packs weights [n, k] of float32; with a side of 2 or 4, 3x3 filters for Winograd's method.")
+      .def("pack", &pack, py::arg("weights"), py::arg("winograd_side") = 0, py::arg("kernel") = 3,
+           py::arg("stride") = 1,
+           "Packs weights [n, k] of float32; with a side of Winograd's tiles, filters of side `kernel` for that method.")
       .def_property_readonly("int8_tile", [](const Engine& engine) {
         return std::make_pair(engine.int8_kernels().tile_rows, engine.int8_kernels().tile_cols);
       })

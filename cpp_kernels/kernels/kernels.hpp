@@ -54,6 +54,28 @@ struct Conv2dArgs {
   Epilogue epilogue;
 };
 
+// A form of Winograd's method: for square filters of side `kernel`, on tiles of side x side output pixels. There are
+// 3x3 filters with stride 1 or 2 on tiles of side 2 or 4, and 7x7 filters with stride 2 on columns of 4 pixels. With
+// tiles of 2x2 the sums round about one and a half times as much as directly, with stride 2 less than directly; with
+// tiles of 4x4 about four times, with stride 2 one and a half times as much; 7x7 filters one and a half times.
+struct WinogradForm {
+  int64_t side = 0;
+  int64_t kernel = 3;
+  int64_t stride = 1;
+
+  constexpr int64_t tile_width() const { return kernel == 7 ? 1 : side; }
+  // Of a pair of channels, per tile.
+  constexpr int64_t products() const {
+    if (kernel == 7) return 13 * kernel;
+    const int64_t across = stride == 1 ? side + 2 : 2 * side + 1;
+    return across * across;
+  }
+  constexpr bool exists() const {
+    if (kernel == 7) return stride == 2 && side == 4;
+    return kernel == 3 && (stride == 1 || stride == 2) && (side == 2 || side == 4);
+  }
+};
+
 struct MaxPool2dArgs {
   const float* x = nullptr;
   int64_t in_h = 0, in_w = 0, channels = 0;
@@ -134,15 +156,14 @@ struct KernelTable {
   int64_t (*conv2d_scratch)(const Conv2dArgs&);
   void (*conv2d)(const Conv2dArgs&, Range rows, Range panels, float* scratch);
 
-  // The same for 3x3 filters with stride 1 and dilation 1 by Winograd's method, on tiles of side x side output
-  // pixels; side is 2 or 4. Fewer multiplications, and more rounding: about one and a half times that of conv2d with
-  // side 2, four times with side 4. Tiles are numbered row by row over the output; the last of a row or column may
-  // reach out of it. Filters [out_c][3][3][in_c] are transformed when they are packed, into winograd_packed_size
-  // floats.
-  int64_t (*winograd_packed_size)(int64_t side, int64_t out_c, int64_t in_c);
-  void (*winograd_pack)(int64_t side, const float* w, int64_t out_c, int64_t in_c, float* packed, Range panels);
-  int64_t (*winograd_scratch)(int64_t side, const Conv2dArgs&);  // floats per thread
-  void (*winograd)(int64_t side, const Conv2dArgs&, Range tiles, Range panels, float* scratch);
+  // The same without dilation by Winograd's method: fewer multiplications, and more rounding, see WinogradForm. Tiles
+  // are numbered row by row over the output; the last of a row or column may reach out of it. Filters
+  // [out_c][kernel][kernel][in_c] are transformed when they are packed, into winograd_packed_size floats. Scratch is
+  // for one thread; its size in floats.
+  int64_t (*winograd_packed_size)(const WinogradForm&, int64_t out_c, int64_t in_c);
+  void (*winograd_pack)(const WinogradForm&, const float* w, int64_t out_c, int64_t in_c, float* packed, Range panels);
+  int64_t (*winograd_scratch)(const WinogradForm&, const Conv2dArgs&);
+  void (*winograd)(const WinogradForm&, const Conv2dArgs&, Range tiles, Range panels, float* scratch);
 
   void (*max_pool2d)(const MaxPool2dArgs&, Range out_rows);  // rows of the output image
 

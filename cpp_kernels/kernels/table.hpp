@@ -12,10 +12,10 @@ void linear(const LinearArgs& args, Range rows, Range panels);
 
 int64_t conv2d_scratch(const Conv2dArgs& args);
 void conv2d(const Conv2dArgs& args, Range rows, Range panels, float* scratch);
-int64_t winograd_packed_size(int64_t side, int64_t out_c, int64_t in_c);
-void winograd_pack(int64_t side, const float* w, int64_t out_c, int64_t in_c, float* packed, Range panels);
-int64_t winograd_scratch(int64_t side, const Conv2dArgs& args);
-void winograd(int64_t side, const Conv2dArgs& args, Range tiles, Range panels, float* scratch);
+int64_t winograd_packed_size(const WinogradForm& form, int64_t out_c, int64_t in_c);
+void winograd_pack(const WinogradForm& form, const float* w, int64_t out_c, int64_t in_c, float* packed, Range panels);
+int64_t winograd_scratch(const WinogradForm& form, const Conv2dArgs& args);
+void winograd(const WinogradForm& form, const Conv2dArgs& args, Range tiles, Range panels, float* scratch);
 void max_pool2d(const MaxPool2dArgs& args, Range out_rows);
 
 int64_t attention_packed_size(const AttentionArgs& args);

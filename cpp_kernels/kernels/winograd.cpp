@@ -1,13 +1,17 @@
-// 3x3 convolution with stride 1 by Winograd's method: the filter and tiles of the image are turned into the values
-// of polynomials at a few points, multiplied there, and turned back. A tile of 2x2 output pixels then takes 16
-// products per pair of channels where the direct sum takes 36, and a tile of 4x4 takes 36 instead of 144.
+// 3x3 convolution with stride 1 or 2 by Winograd's method: the filter and tiles of the image are turned into the
+// values of polynomials at a few points, multiplied there, and turned back. With stride 1 a tile of 2x2 output
+// pixels then takes 16 products per pair of channels where the direct sum takes 36, and a tile of 4x4 takes 36
+// instead of 144; with stride 2 they take 25 and 81.
 //
 // Seen over all channels and many tiles, each of the points is a matrix product of its own. They run on the
 // register tile of every other product, a block of image tiles at a time, so that what lies between the transforms
-// stays close.
-#include "kernels/math.hpp"
+// stays close. The transformed image is stored as the register tile reads it: for each point and group of tiles,
+// kLine channels of each tile in turn.
 #include "kernels/table.hpp"
 #include "kernels/tile.hpp"
+#include "kernels/winograd_columns.hpp"
+#include "kernels/winograd_finish.hpp"
+#include "kernels/winograd_transforms.hpp"
 
 namespace vla::VLA_ISA {
 namespace {
@@ -16,122 +20,99 @@ constexpr int64_t kLine = 16;  // floats
 
 // Tiles in a block. Every block reads all filters, so it should be worth that; the whole image would not stay in
 // any cache.
-constexpr int64_t kBlockTiles = 78;
+constexpr int64_t kBlockTiles = 4 * kTileRows;
+// What the products of the panels that are computed together may take of the second-level cache.
+constexpr int64_t kProductFloats = 32 * 1024;
 
 // Rounded up to an odd number of cache lines, so that things this far apart do not compete for the same set.
 VLA_INLINE int64_t odd_lines(int64_t floats) { return (ceil_div(floats, kLine) | 1) * kLine; }
 
-// The one-dimensional transforms for S output values, at the points 0, +-p, .. and infinity. Their polynomials
-// have leading coefficient one for `input`; the filter's transform carries the divisors, in double precision.
-template <int S>
-struct Transform;
+// The two-dimensional transform: its points and values are pairs of the one-dimensional ones.
+template <typename W>
+struct Plane {
+  static constexpr int kPoints = W::kPoints * W::kPoints;
+  static constexpr int kValues = W::kValues * W::kValues;
 
-template <>
-struct Transform<2> {
-  static constexpr double kPoints[] = {0.0, 1.0, -1.0};
-
-  VLA_INLINE static void input(const Vec (&d)[4], Vec (&v)[4]) {
-    v[0] = d[2] - d[0];
-    v[1] = d[2] + d[1];
-    v[2] = d[2] - d[1];
-    v[3] = d[3] - d[1];
+  static constexpr int point(int value) {
+    return W::point(value / W::kValues) * W::kPoints + W::point(value % W::kValues);
   }
-  VLA_INLINE static void output(const Vec (&m)[4], Vec (&y)[2]) {
-    y[0] = m[0] + (m[1] + m[2]);
-    y[1] = m[3] + (m[1] - m[2]);
+  // Values that belong to a point; they are adjacent in its matrix product.
+  static constexpr int phases(int point) { return W::phases(point / W::kPoints) * W::phases(point % W::kPoints); }
+  static constexpr int phase(int value) {
+    return W::phase(value / W::kValues) * W::phases(W::point(value % W::kValues)) + W::phase(value % W::kValues);
   }
-};
-
-// The points 11/16 and 3/2 cost what 1 and 2 do, with a quarter of the largest error; what is made of them is exact.
-template <>
-struct Transform<4> {
-  static constexpr double kNear = 0.6875, kFar = 1.5;
-  static constexpr double kPoints[] = {0.0, kNear, -kNear, kFar, -kFar};
-  static constexpr float kA = kNear, kB = kFar;
-
-  VLA_INLINE static void input(const Vec (&d)[6], Vec (&v)[6]) {
-    const Vec near = splat(-kA * kA), far = splat(-kB * kB);
-    const Vec sum = splat(-(kA * kA + kB * kB)), product = splat(kA * kA * kB * kB);
-    const Vec even_a = fma(far, d[2], d[4]), odd_a = fma(far, d[1], d[3]);
-    const Vec even_b = fma(near, d[2], d[4]), odd_b = fma(near, d[1], d[3]);
-    v[0] = fma(product, d[0], fma(sum, d[2], d[4]));
-    v[1] = fma(splat(kA), odd_a, even_a);
-    v[2] = fma(splat(-kA), odd_a, even_a);
-    v[3] = fma(splat(kB), odd_b, even_b);
-    v[4] = fma(splat(-kB), odd_b, even_b);
-    v[5] = fma(product, d[1], fma(sum, d[3], d[5]));
-  }
-  VLA_INLINE static void output(const Vec (&m)[6], Vec (&y)[4]) {
-    const Vec even_a = m[1] + m[2], odd_a = m[1] - m[2];
-    const Vec even_b = m[3] + m[4], odd_b = m[3] - m[4];
-    y[0] = m[0] + (even_a + even_b);
-    y[1] = fma(splat(kB), odd_b, splat(kA) * odd_a);
-    y[2] = fma(splat(kB * kB), even_b, splat(kA * kA) * even_a);
-    y[3] = fma(splat(kB * kB * kB), odd_b, fma(splat(kA * kA * kA), odd_a, m[5]));
+  // Values of the points before.
+  static constexpr int before(int point) {
+    int values = 0;
+    for (int p = 0; p < point; ++p) values += phases(p);
+    return values;
   }
 };
 
-// The filter's transform of three values: at each point the polynomial's value over the product of the point's
-// distances from the others, and at infinity the leading coefficient.
-template <int S>
-VLA_INLINE void filter_transform(const double (&g)[3], double* u, int64_t step) {
-  const auto& points = Transform<S>::kPoints;
-  for (int i = 0; i < S + 1; ++i) {
-    double divisor = 1.0;
-    for (int j = 0; j < S + 1; ++j) divisor *= j == i ? 1.0 : points[i] - points[j];
-    u[i * step] = (g[0] + points[i] * (g[1] + points[i] * g[2])) / divisor;
-  }
-  u[(S + 1) * step] = g[2];
-}
-
-template <int S>
+// Filters are packed panel by panel, and within a panel point by point, phase by phase, channel by channel.
+template <typename W>
 void pack(const float* w, int64_t out_c, int64_t in_c, float* packed, Range panels) {
-  constexpr int N = S + 2;
-  const int64_t matrix = round_up(out_c, kTileCols) * in_c;
-  for (int64_t at = panels.begin * kTileCols * in_c; at < panels.end * kTileCols * in_c; ++at) {
-    const int64_t col = at / (kTileCols * in_c) * kTileCols + at % kTileCols, in = at / kTileCols % in_c;
-    double rows[3 * N] = {}, u[N * N] = {};
-    if (col < out_c) {
-      const float* filter = w + col * 9 * in_c + in;
-      for (int y = 0; y < 3; ++y) {
-        const float* row = filter + y * 3 * in_c;
-        filter_transform<S>({row[0], row[in_c], row[2 * in_c]}, rows + y * N, 1);
+  using P = Plane<W>;
+  constexpr int V = W::kValues;
+  const int64_t depth = round_up(in_c, kLine);
+  for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    float* to = packed + panel * P::kValues * depth * kTileCols;
+    for (int64_t at = 0; at < depth * kTileCols; ++at) {
+      const int64_t col = panel * kTileCols + at % kTileCols, in = at / kTileCols;
+      double rows[3 * V] = {}, u[P::kValues] = {};
+      if (col < out_c && in < in_c) {
+        const float* filter = w + col * 9 * in_c + in;
+        for (int y = 0; y < 3; ++y) {
+          const float* row = filter + y * 3 * in_c;
+          W::filter({row[0], row[in_c], row[2 * in_c]}, rows + y * V, 1);
+        }
+        for (int x = 0; x < V; ++x) W::filter({rows[x], rows[V + x], rows[2 * V + x]}, u + x, V);
       }
-      for (int x = 0; x < N; ++x) filter_transform<S>({rows[x], rows[N + x], rows[2 * N + x]}, u + x, N);
+      for (int v = 0; v < P::kValues; ++v) {
+        const int64_t slot = P::before(P::point(v)) + P::phase(v);
+        to[slot * depth * kTileCols + at] = static_cast<float>(u[v]);
+      }
     }
-    for (int p = 0; p < N * N; ++p) packed[p * matrix + at] = static_cast<float>(u[p]);
   }
 }
 
 // How tiles are taken in blocks, and where a block's parts are in the scratch memory: a pixel of zeros, the
-// transformed image and the products, both as N * N matrices with a row per tile.
-template <int S>
+// transformed image, and the products of some panels, a matrix for each point with a row per tile.
+template <typename W>
 struct Layout {
-  static constexpr int kMatrices = (S + 2) * (S + 2);
+  using P = Plane<W>;
 
-  int64_t tiles_across;
-  int64_t limit;                     // tiles in a block
-  int64_t image_ld, image_step;      // from tile to tile, from matrix to matrix
-  int64_t product_ld, product_step;
+  int64_t tiles_across, tiles_down;
+  int64_t limit;      // tiles in a block
+  int64_t depth;      // channels, in whole lines
+  int64_t together;   // panels
+  int64_t product_ld, product_step;  // from tile to tile, from point to point
   int64_t image, products, size;
+  int64_t image_at[P::kPoints];  // of each point, from `image`
 
   explicit Layout(const Conv2dArgs& c) {
-    tiles_across = ceil_div(c.out_w, S);
-    limit = min_of(kBlockTiles, tiles_across * ceil_div(c.out_h, S));
-    image_ld = odd_lines(c.in_c);
-    image_step = odd_lines(limit * image_ld);
-    product_ld = odd_lines(round_up(c.out_c, kTileCols));
+    tiles_across = ceil_div(c.out_w, W::kOutputs);
+    tiles_down = ceil_div(c.out_h, W::kOutputs);
+    limit = min_of(kBlockTiles, tiles_across * tiles_down);
+    depth = round_up(c.in_c, kLine);
+    const int64_t panel = P::kPoints * limit * kTileCols;
+    together = max_of(1, min_of(ceil_div(c.out_c, kTileCols), kProductFloats / panel));
+    product_ld = odd_lines(together * kTileCols);
     product_step = odd_lines(limit * product_ld);
-    image = round_up(c.in_c, kLine);
-    products = image + kMatrices * image_step;
-    size = products + kMatrices * product_step;
+    image = depth;
+    products = image;
+    for (int p = 0; p < P::kPoints; ++p) {
+      image_at[p] = products - image;
+      products += odd_lines(P::phases(p) * limit * depth);
+    }
+    size = products + P::kPoints * product_step;
   }
 };
 
-template <int S>
+template <typename W>
 class Runner {
-  static constexpr int N = S + 2;
-  static constexpr int kMatrices = N * N;
+  using P = Plane<W>;
+  static constexpr int V = W::kValues, N = W::kPoints, S = W::kOutputs, D = W::kInputs;
 
  public:
   Runner(const Conv2dArgs& args, Range range, float* scratch)
@@ -143,36 +124,102 @@ class Runner {
         products(scratch + layout.products) {}
 
   void run(Range tiles) const {
-    over_columns(c.in_c, [&](int64_t i, auto part) { store(zeros + i, zero(), part); });
+    for (int64_t i = 0; i < layout.depth; i += Vec::kWidth) store(zeros + i, zero());
     const EvenShares blocks(tiles.end - tiles.begin, layout.limit);
     for (int64_t i = 0, tile = tiles.begin; i < blocks.shares; tile += blocks.size(i), ++i) {
-      run_block({tile, tile + blocks.size(i)});
+      const int64_t next = tile + blocks.size(i);
+      run_block({tile, next}, {next, i + 1 < blocks.shares ? next + blocks.size(i + 1) : next});
     }
   }
 
  private:
   const Conv2dArgs& c;
   Range panels;
-  Layout<S> layout;
+  Layout<W> layout;
   float* zeros;
   float* image;
   float* products;
 
-  void run_block(Range tiles) const {
+  void run_block(Range tiles, Range next) const {
     transform_image(tiles);
-    for (int p = 0; p < kMatrices; ++p) multiply(p, tiles.end - tiles.begin);
-    transform_products(tiles);
+    for (int64_t p = panels.begin; p < panels.end; p += layout.together) {
+      const Range some = {p, min_of(panels.end, p + layout.together)};
+      for (int point = 0; point < P::kPoints; ++point) {
+        fetch(tiles, next, some, point);
+        multiply(point, tiles.end - tiles.begin, some);
+      }
+      transform_products(tiles, some);
+    }
   }
 
-  void transform_image(Range tiles) const {
-    for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      const int64_t row = tile / layout.tiles_across, col = tile - row * layout.tiles_across;
-      const float* pixels[kMatrices];
-      for (int i = 0; i < N; ++i) {
-        for (int j = 0; j < N; ++j) pixels[i * N + j] = pixel(row * S - c.padding + i, col * S - c.padding + j);
+  Range down_of(int64_t tile, int64_t side, int64_t limit) const {
+    const int64_t begin = tile / layout.tiles_across * side;
+    return {begin, min_of(limit, begin + side)};
+  }
+  Range across_of(int64_t tile, int64_t side, int64_t limit) const {
+    const int64_t begin = tile % layout.tiles_across * side;
+    return {begin, min_of(limit, begin + side)};
+  }
+
+  // The point-th part of what is read after the products at this point, towards the second-level cache: the pixels
+  // of the next block, and the residual of this one.
+  void fetch(Range tiles, Range next, Range some, int point) const {
+    constexpr int64_t kSide = S * W::kStride;
+    const auto part_of = [&](Range all, int64_t i) { return all.begin + (all.end - all.begin) * i / P::kPoints; };
+    for (int64_t tile = part_of(next, point); some.begin == panels.begin && tile < part_of(next, point + 1); ++tile) {
+      const Range down = down_of(tile, kSide, c.in_h), across = across_of(tile, kSide, c.in_w);
+      for (int64_t y = down.begin; y < down.end; ++y) fetch_row(c.x, c.in_c, y * c.in_w, across, {0, c.in_c});
+    }
+    if (c.epilogue.residual == nullptr) return;
+    const Range channels = {some.begin * kTileCols, min_of(some.end * kTileCols, c.out_c)};
+    for (int64_t tile = part_of(tiles, point); tile < part_of(tiles, point + 1); ++tile) {
+      const Range down = down_of(tile, S, c.out_h), across = across_of(tile, S, c.out_w);
+      for (int64_t y = down.begin; y < down.end; ++y) {
+        fetch_row(c.epilogue.residual, c.epilogue.residual_ld, y * c.out_w, across, channels);
       }
-      float* to = image + (tile - tiles.begin) * layout.image_ld;
-      over_columns(c.in_c, [&](int64_t channel, auto part) { transform_pixels(pixels, channel, part, to + channel); });
+    }
+  }
+
+  static void fetch_row(const float* from, int64_t ld, int64_t row, Range across, Range channels) {
+    for (int64_t x = row + across.begin; x < row + across.end; ++x) {
+      for (int64_t i = channels.begin; i < channels.end; i += kLine) prefetch_far(from + x * ld + i);
+    }
+  }
+
+  // Where a tile's channels are among those of its group, for each value.
+  struct Group {
+    int64_t rows;
+    int64_t at[P::kValues];
+  };
+
+  void transform_image(Range tiles) const {
+    const EvenShares groups(tiles.end - tiles.begin, kTileRows);
+    for (int64_t i = 0, tile = tiles.begin; i < groups.shares; ++i) {
+      Group group;
+      group.rows = groups.size(i);
+      for (int v = 0; v < P::kValues; ++v) {
+        const int point = P::point(v);
+        group.at[v] = layout.image_at[point] +
+                      ((tile - tiles.begin) * P::phases(point) + P::phase(v) * group.rows) * layout.depth;
+      }
+      for (int64_t row = 0; row < group.rows; ++row, ++tile) transform_tile(tile, group, image + row * kLine);
+    }
+  }
+
+  void transform_tile(int64_t tile, const Group& group, float* to) const {
+    const int64_t down = tile / layout.tiles_across, across = tile - down * layout.tiles_across;
+    const int64_t y = down * S * W::kStride - c.padding, x = across * S * W::kStride - c.padding;
+    const float* pixels[D * D];
+    for (int64_t i = 0; i < D; ++i) {
+      for (int64_t j = 0; j < D; ++j) pixels[i * D + j] = pixel(y + i, x + j);
+    }
+    over_columns(c.in_c, [&](int64_t channel, auto part) {
+      transform_pixels(pixels, channel, part, group, to + channel / kLine * group.rows * kLine + channel % kLine);
+    });
+    for (int64_t channel = round_up(c.in_c, Vec::kWidth); channel < layout.depth; channel += Vec::kWidth) {
+      for (int v = 0; v < P::kValues; ++v) {
+        store(to + group.at[v] + channel / kLine * group.rows * kLine + channel % kLine, zero());
+      }
     }
   }
 
@@ -182,126 +229,176 @@ class Runner {
   }
 
   template <typename Part>
-  VLA_INLINE void transform_pixels(const float* const* pixels, int64_t channel, Part part, float* to) const {
-    Vec half[N][N];
-    for (int j = 0; j < N; ++j) {
-      Vec column[N], values[N];
-      for (int i = 0; i < N; ++i) column[i] = load(pixels[i * N + j] + channel, part);
-      Transform<S>::input(column, values);
-      for (int i = 0; i < N; ++i) half[i][j] = values[i];
+  __attribute__((noinline)) void transform_pixels(const float* const* pixels, int64_t channel, Part part,
+                                                  const Group& group, float* to) const {
+    Vec half[V][D];
+    for (int j = 0; j < D; ++j) {
+      Vec column[D], values[V];
+      for (int i = 0; i < D; ++i) column[i] = load(pixels[i * D + j] + channel, part);
+      W::input(column, values);
+      for (int i = 0; i < V; ++i) half[i][j] = values[i];
     }
-    for (int i = 0; i < N; ++i) {
-      Vec values[N];
-      Transform<S>::input(half[i], values);
-      for (int j = 0; j < N; ++j) store(to + (i * N + j) * layout.image_step, values[j]);
+    for (int i = 0; i < V; ++i) {
+      Vec values[V];
+      W::input(half[i], values);
+      for (int j = 0; j < V; ++j) store(to + group.at[i * V + j], values[j]);
     }
   }
 
-  // products[point] = image[point] * filter[point] for `tiles` rows.
-  void multiply(int64_t point, int64_t tiles) const {
-    const int64_t matrix = round_up(c.out_c, kTileCols) * c.in_c;
-    const float* packed = c.packed + point * matrix;
-    const int64_t depth = round_up(ceil_div(c.in_c, ceil_div(c.in_c, kDepth)), 4);
-    for (int64_t k = 0; k < c.in_c; k += depth) {
-      const int64_t part = min_of(depth, c.in_c - k);
-      const bool last = k + part == c.in_c && point + 1 < kMatrices;
-      for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-        // After the last panel comes the next part of k, or the next point.
-        const float* next = last && panel + 1 == panels.end
-                                ? packed + matrix + panels.begin * kTileCols * c.in_c
-                                : next_part(packed, c.in_c, panels, panel, k, part);
-        multiply_panel(point, tiles, panel, {k, k + part}, next);
+  // The products at one point of `tiles` tiles with some panels.
+  void multiply(int point, int64_t tiles, Range some) const {
+    const int64_t all = P::phases(point) * layout.depth;
+    const int64_t step = round_up(ceil_div(all, ceil_div(all, kDepth)), kLine);
+    for (int64_t k = 0; k < all; k += step) {
+      for (int64_t panel = some.begin; panel < some.end; ++panel) {
+        multiply_panel(point, tiles, panel, some, {k, min_of(all, k + step)});
       }
     }
   }
 
-  void multiply_panel(int64_t point, int64_t tiles, int64_t panel, Range k, const float* next) const {
+  const float* filters(int point, int64_t panel, int64_t k) const {
+    return c.packed + ((panel * P::kValues + P::before(point)) * layout.depth + k) * kTileCols;
+  }
+
+  // Where the filters are that are used after those of `panel` over `k`.
+  const float* upcoming(int point, int64_t panel, Range some, Range k) const {
+    if (panel + 1 < some.end) return filters(point, panel + 1, k.begin);
+    if (k.end < P::phases(point) * layout.depth) return filters(point, some.begin, k.end);
+    if (point + 1 < P::kPoints) return filters(point + 1, some.begin, 0);
+    return filters(0, some.end < panels.end ? some.end : panels.begin, 0);
+  }
+
+  void multiply_panel(int point, int64_t tiles, int64_t panel, Range some, Range k) const {
+    const int64_t all = P::phases(point) * layout.depth;
     TileArgs t;
-    t.a_ld = layout.image_ld;
-    t.runs = 1;
-    t.run = k.end - k.begin;
-    t.run_stride = 0;
-    t.b = c.packed + (point * round_up(c.out_c, kTileCols) + panel * kTileCols) * c.in_c + k.begin * kTileCols;
+    t.a_ld = kLine;
+    t.run = kLine;
+    t.runs = (k.end - k.begin) / kLine;
+    t.b = filters(point, panel, k.begin);
     t.y_ld = layout.product_ld;
     t.cols = kTileCols;
     t.accumulate = k.begin > 0;
     clear_epilogue(t);
-    const EvenShares shares(tiles, kTileRows);
-    t.upcoming_lines = upcoming_lines_of(shares.shares);
-    t.a = image + point * layout.image_step + k.begin;
-    t.y = products + point * layout.product_step + (panel - panels.begin) * kTileCols;
-    for (int64_t i = 0; i < shares.shares; ++i) {
-      t.upcoming = upcoming_for(i, next, t.run, t.b, t.upcoming_lines);
-      run_tile(shares.size(i), t);
-      t.a += shares.size(i) * layout.image_ld;
-      t.y += shares.size(i) * layout.product_ld;
+    const EvenShares groups(tiles, kTileRows);
+    t.upcoming_lines = upcoming_lines_of(groups.shares);
+    const float* next = upcoming(point, panel, some, k);
+    const float* from = image + layout.image_at[point];
+    t.y = products + point * layout.product_step + (panel - some.begin) * kTileCols;
+    for (int64_t i = 0; i < groups.shares; ++i) {
+      const int64_t rows = groups.size(i);
+      t.run_stride = rows * kLine;
+      t.a = from + k.begin * rows;
+      t.upcoming = upcoming_for(i, next, k.end - k.begin, t.b, t.upcoming_lines);
+      run_tile(rows, t);
+      from += rows * all;
+      t.y += rows * layout.product_ld;
     }
   }
 
-  void transform_products(Range tiles) const {
-    const int64_t first = panels.begin * kTileCols, columns = min_of(panels.end * kTileCols, c.out_c) - first;
+  void transform_products(Range tiles, Range some) const {
+    const int64_t columns = min_of(some.end * kTileCols, c.out_c) - some.begin * kTileCols;
     for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      const int64_t row = tile / layout.tiles_across, col = tile - row * layout.tiles_across;
+      const int64_t down = tile / layout.tiles_across, across = tile - down * layout.tiles_across;
       const float* from = products + (tile - tiles.begin) * layout.product_ld;
-      over_columns(columns, [&](int64_t channel, auto part) {
-        float sums[S * S * Vec::kWidth];
-        transform_sums(from + channel, sums);
-        finish(sums, row * S, col * S, first + channel, part);
+      const Place place = {min_of(S, c.out_h - down * S), min_of(S, c.out_w - across * S),
+                           down * S * c.out_w + across * S, some.begin * kTileCols};
+      over_columns(columns, [&](int64_t i, auto part) {
+        Place at = place;
+        at.channel += i;
+        place.whole() && is_cheap(c.epilogue.activation) ? finish_whole(from + i, at, part)
+                                                              : finish_part(from + i, at, part);
       });
     }
   }
 
-  VLA_INLINE void transform_sums(const float* from, float* sums) const {
-    Vec half[S][N];
-    for (int j = 0; j < N; ++j) {
+  // Where a tile's results are in the output image: the pixels that the image has, the first of them, and a channel.
+  struct Place {
+    int64_t rows, cols;
+    int64_t pixel;
+    int64_t channel;
+    bool whole() const { return rows == S && cols == S; }
+  };
+
+  // half[row][point] for the rows of a tile. Like what follows, a loop that keeps what it needs in registers; unrolled
+  // it would not.
+  VLA_INLINE void transform_columns(const float* from, float* half) const {
+    VLA_ROLLED for (int j = 0; j < N; ++j) {
       Vec column[N], values[S];
       for (int i = 0; i < N; ++i) column[i] = load(from + (i * N + j) * layout.product_step);
-      Transform<S>::output(column, values);
-      for (int i = 0; i < S; ++i) half[i][j] = values[i];
-    }
-    for (int i = 0; i < S; ++i) {
-      Vec values[S];
-      Transform<S>::output(half[i], values);
-      for (int j = 0; j < S; ++j) store(sums + (i * S + j) * Vec::kWidth, values[j]);
+      W::output(column, values);
+      for (int i = 0; i < S; ++i) store(half + (i * N + j) * Vec::kWidth, values[i]);
     }
   }
 
-  // What follows the product, for those pixels of a tile that the image has.
+  VLA_INLINE static void transform_row(const float* half, Vec (&values)[S]) {
+    Vec line[N];
+    for (int j = 0; j < N; ++j) line[j] = load(half + j * Vec::kWidth);
+    W::output(line, values);
+  }
+
+  // A tile that lies in the image, whose activation is cheap.
   template <typename Part>
-  VLA_INLINE void finish(const float* sums, int64_t y0, int64_t x0, int64_t channel, Part part) const {
-    const Epilogue& e = c.epilogue;
-    const Vec bias = e.bias ? load(e.bias + channel, part) : zero();
-    const Vec scale = e.gamma ? load(e.gamma + channel, part) + splat(1.0f) : zero();
-    const Vec shift = e.gamma ? load(e.beta + channel, part) : zero();
-    for (int64_t i = 0; i < min_of(S, c.out_h - y0); ++i) {
-      for (int64_t j = 0; j < min_of(S, c.out_w - x0); ++j) {
-        const int64_t pixel = (y0 + i) * c.out_w + x0 + j;
-        Vec v = load(sums + (i * S + j) * Vec::kWidth) + bias;
-        if (e.residual) v = v + load(e.residual + pixel * e.residual_ld + channel, part);
-        v = activate(v, e.activation);
-        if (e.gamma) v = fma(v, scale, shift);
-        store(c.y + pixel * c.y_ld + channel, v, part);
+  __attribute__((noinline)) void finish_whole(const float* from, const Place& place, Part part) const {
+    alignas(64) float half[S * N * Vec::kWidth];
+    transform_columns(from, half);
+    const Finish finish(c.epilogue, place.channel, part);
+    VLA_ROLLED for (int i = 0; i < S; ++i) {
+      Vec values[S];
+      transform_row(half + i * N * Vec::kWidth, values);
+      for (int j = 0; j < S; ++j) {
+        const int64_t pixel = place.pixel + i * c.out_w + j;
+        store(c.y + pixel * c.y_ld + place.channel, finish.cheap(values[j], pixel), part);
+      }
+    }
+  }
+
+  template <typename Part>
+  __attribute__((noinline)) void finish_part(const float* from, const Place& place, Part part) const {
+    alignas(64) float half[S * N * Vec::kWidth], sums[S * Vec::kWidth];
+    transform_columns(from, half);
+    const Finish finish(c.epilogue, place.channel, part);
+    for (int64_t i = 0; i < place.rows; ++i) {
+      Vec values[S];
+      transform_row(half + i * N * Vec::kWidth, values);
+      for (int j = 0; j < S; ++j) store(sums + j * Vec::kWidth, values[j]);
+      for (int64_t j = 0; j < place.cols; ++j) {
+        const int64_t pixel = place.pixel + i * c.out_w + j;
+        store(c.y + pixel * c.y_ld + place.channel, finish.any(load(sums + j * Vec::kWidth), pixel), part);
       }
     }
   }
 };
 
+// body(Winograd<..>{}) with the transforms for a 3x3 filter.
+template <typename Body>
+VLA_INLINE auto with_transforms(const WinogradForm& form, Body body) {
+  const int64_t side = form.side;
+  if (form.stride == 1) return side == 2 ? body(Winograd<1, 2>{}) : body(Winograd<1, 4>{});
+  return side == 2 ? body(Winograd<2, 2>{}) : body(Winograd<2, 4>{});
+}
+
 }  // namespace
 
-int64_t winograd_packed_size(int64_t side, int64_t out_c, int64_t in_c) {
-  return (side + 2) * (side + 2) * round_up(out_c, kTileCols) * in_c;
+int64_t winograd_packed_size(const WinogradForm& form, int64_t out_c, int64_t in_c) {
+  if (form.kernel == 7) return winograd_columns_packed_size(out_c, in_c);
+  const int64_t filters = round_up(out_c, kTileCols) * round_up(in_c, kLine);
+  return with_transforms(form, [&](auto w) { return Plane<decltype(w)>::kValues * filters; });
 }
 
-void winograd_pack(int64_t side, const float* w, int64_t out_c, int64_t in_c, float* packed, Range panels) {
-  side == 2 ? pack<2>(w, out_c, in_c, packed, panels) : pack<4>(w, out_c, in_c, packed, panels);
+void winograd_pack(const WinogradForm& form, const float* w, int64_t out_c, int64_t in_c, float* packed,
+                   Range panels) {
+  if (form.kernel == 7) return winograd_columns_pack(w, out_c, in_c, packed, panels);
+  with_transforms(form, [&](auto t) { pack<decltype(t)>(w, out_c, in_c, packed, panels); });
 }
 
-int64_t winograd_scratch(int64_t side, const Conv2dArgs& c) {
-  return side == 2 ? Layout<2>(c).size : Layout<4>(c).size;
+int64_t winograd_scratch(const WinogradForm& form, const Conv2dArgs& c) {
+  if (form.kernel == 7) return winograd_columns_scratch(c);
+  return with_transforms(form, [&](auto t) { return Layout<decltype(t)>(c).size; });
 }
 
-void winograd(int64_t side, const Conv2dArgs& c, Range tiles, Range panels, float* scratch) {
-  side == 2 ? Runner<2>(c, panels, scratch).run(tiles) : Runner<4>(c, panels, scratch).run(tiles);
+void winograd(const WinogradForm& form, const Conv2dArgs& c, Range tiles, Range panels, float* scratch) {
+  if (form.kernel == 7) return winograd_columns(c, tiles, panels, scratch);
+  with_transforms(form, [&](auto t) { Runner<decltype(t)>(c, panels, scratch).run(tiles); });
 }
 
 }  // namespace vla::VLA_ISA

@@ -9,22 +9,25 @@
 namespace vla {
 namespace {
 
-constexpr int64_t kWinogradFilter = 3 * 3;
-
-std::size_t packed_bytes(const KernelTable& kernels, int64_t n, int64_t k, int64_t winograd_side) {
+std::size_t packed_bytes(const KernelTable& kernels, int64_t n, int64_t k, const WinogradForm& form) {
   constexpr int64_t kMaxSide = int64_t{1} << 31;
   if (n <= 0 || k <= 0 || n >= kMaxSide || k >= kMaxSide || n * k >= (int64_t{1} << 56)) {
     throw std::invalid_argument("weights: got " + std::to_string(n) + "x" + std::to_string(k) +
                                 ", expected positive sizes below 2^31");
   }
-  if (winograd_side == 0) return static_cast<std::size_t>(kernels.packed_size(n, k)) * sizeof(float);
-  if (winograd_side != 2 && winograd_side != 4) {
-    throw std::invalid_argument("weights: Winograd tiles of side " + std::to_string(winograd_side) + ", expected 2 or 4");
+  if (form.side == 0) return static_cast<std::size_t>(kernels.packed_size(n, k)) * sizeof(float);
+  const std::string side = std::to_string(form.kernel);
+  if (!form.exists()) {
+    throw std::invalid_argument("weights: Winograd tiles of side " + std::to_string(form.side) + " for " + side + "x" +
+                                side + " filters with stride " + std::to_string(form.stride) +
+                                ", expected 2 or 4 for 3x3 with stride 1 or 2, 4 for 7x7 with stride 2");
   }
-  if (k % kWinogradFilter != 0) {
-    throw std::invalid_argument("weights: got " + std::to_string(k) + " values per filter, expected 3x3 filters");
+  if (k % (form.kernel * form.kernel) != 0) {
+    throw std::invalid_argument("weights: got " + std::to_string(k) + " values per filter, expected " + side + "x" +
+                                side + " filters");
   }
-  return static_cast<std::size_t>(kernels.winograd_packed_size(winograd_side, n, k / kWinogradFilter)) * sizeof(float);
+  const int64_t channels = k / (form.kernel * form.kernel);
+  return static_cast<std::size_t>(kernels.winograd_packed_size(form, n, channels)) * sizeof(float);
 }
 
 }  // namespace
@@ -67,21 +70,21 @@ std::shared_ptr<const Constant> Constant::borrow(const void* data, int64_t count
 }
 
 PackedWeights::PackedWeights(const KernelTable& kernels, ThreadPool& pool, const float* weights, int64_t n,
-                             int64_t k, int64_t winograd_side)
+                             int64_t k, const WinogradForm& winograd)
     : kernels_(&kernels),
       n_(n),
       k_(k),
-      winograd_side_(winograd_side),
-      buffer_(packed_bytes(kernels, n, k, winograd_side)) {
+      winograd_(winograd),
+      buffer_(packed_bytes(kernels, n, k, winograd)) {
   auto* packed = reinterpret_cast<float*>(buffer_.data());
   const int64_t panels = ceil_div(n, kernels.tile_cols);
   const int64_t chunks = chunk_count(panels, n * k / panels, {pool.threads(), pool.schedule()});
   pool.run(chunks, [&](int64_t chunk, int) noexcept {
     const Range part = slice_of(panels, chunks, chunk);
-    if (winograd_side == 0) {
+    if (winograd.side == 0) {
       kernels.pack_weights(weights, n, k, packed, part);
     } else {
-      kernels.winograd_pack(winograd_side, weights, n, k / kWinogradFilter, packed, part);
+      kernels.winograd_pack(winograd, weights, n, k / (winograd.kernel * winograd.kernel), packed, part);
     }
   });
 }

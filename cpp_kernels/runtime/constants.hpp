@@ -42,26 +42,26 @@ class Constant {
 };
 
 // Weights [n][k] of a linear layer, or of a convolution with k = kernel_h * kernel_w * in_c, in the panel layout
-// of one instruction set; or the filters of a 3x3 convolution for Winograd's method, which then computes it.
+// of one instruction set; or the filters of a convolution for Winograd's method, which then computes it.
 class PackedWeights {
  public:
-  // Packs on all threads of `pool`; winograd_side is the side of its tiles, 2 or 4, or 0 for the panel layout.
-  // Throws std::invalid_argument for sizes that are not positive, or no 3x3 filters where they must be.
+  // Packs on all threads of `pool`, for a form of Winograd's method where its side is not 0, else in the panel layout.
+  // Throws std::invalid_argument for sizes that are not positive, or filters of another size than the form is for.
   PackedWeights(const KernelTable& kernels, ThreadPool& pool, const float* weights, int64_t n, int64_t k,
-                int64_t winograd_side = 0);
+                const WinogradForm& winograd = {});
 
   const KernelTable& kernels() const { return *kernels_; }
   const float* data() const { return reinterpret_cast<const float*>(buffer_.data()); }
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
-  int64_t winograd_side() const { return winograd_side_; }
+  const WinogradForm& winograd() const { return winograd_; }
   int64_t bytes() const { return static_cast<int64_t>(buffer_.bytes()); }
 
  private:
   const KernelTable* kernels_;
   int64_t n_;
   int64_t k_;
-  int64_t winograd_side_;
+  WinogradForm winograd_;
   AlignedBuffer buffer_;
 };
 

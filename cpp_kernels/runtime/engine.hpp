@@ -58,7 +58,8 @@ class Engine {
   void run(const Program& program, int64_t* op_ns = nullptr);
 
   // Packs weights on this engine's threads; see PackedWeights.
-  std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k, int64_t winograd_side = 0);
+  std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k,
+                                            const WinogradForm& winograd = {});
   // The same for INT8 weights [n][runs][run]; see Int8Weights.
   std::shared_ptr<const Int8Weights> pack_int8(const float* weights, int64_t n, Int8Runs runs);
 

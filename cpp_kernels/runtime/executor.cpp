@@ -29,7 +29,7 @@ void execute(const Conv2dRecord& op, const Team& team) {
 
 void execute(const WinogradRecord& op, const Team& team) {
   team.pool.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
-    team.kernels.winograd(op.side, op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk),
+    team.kernels.winograd(op.form, op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk),
                           team.workspace.of(thread));
   });
 }

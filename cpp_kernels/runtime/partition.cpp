@@ -67,12 +67,11 @@ Grid cut_conv2d(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& s
   return grid;
 }
 
-Grid cut_winograd(TileSize tile, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side,
+Grid cut_winograd(TileSize tile, int64_t tiles, int64_t out_c, int64_t in_c, const WinogradForm& form,
                   const Sharing& sharing) {
   Grid grid = grid_of(tile, tiles, out_c);
-  const int64_t products = (side + 2) * (side + 2);
   const int64_t units = ceil_div(tiles, tile.rows);
-  const int64_t cost = 2 * units * tile.rows * grid.panels * tile.cols * in_c * products;
+  const int64_t cost = 2 * units * tile.rows * grid.panels * tile.cols * in_c * form.products();
   // A thread with a part of the tiles reads all filters, and one with a part of the filters transforms the whole
   // image, which costs about four times as much per value.
   const bool filters_larger = out_c > kTransformCost * tiles || units < sharing.threads;

@@ -60,8 +60,8 @@ Grid cut_linear(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& s
 // every thread gather the patches anew.
 Grid cut_conv2d(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing);
 
-// For a 3x3 convolution by Winograd's method, with rows of the grid for the tiles of side x side output pixels.
-Grid cut_winograd(TileSize tile, int64_t tiles, int64_t out_c, int64_t in_c, int64_t side,
+// For a convolution by Winograd's method, with rows of the grid for its tiles.
+Grid cut_winograd(TileSize tile, int64_t tiles, int64_t out_c, int64_t in_c, const WinogradForm& form,
                   const Sharing& sharing);
 
 }  // namespace vla

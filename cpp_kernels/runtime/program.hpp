@@ -27,10 +27,10 @@ struct Conv2dRecord {
   Grid grid;
 };
 
-// A 3x3 convolution by Winograd's method; the grid's rows are its tiles.
+// A convolution by Winograd's method; the grid's rows are its tiles.
 struct WinogradRecord {
   Conv2dArgs args;
-  int64_t side = 2;
+  WinogradForm form;
   Grid grid;
 };
 

@@ -133,7 +133,7 @@ void ProgramBuilder::linear(const std::string& label, const Operand& x, std::sha
                             const Operand& y, const EpilogueOperands& epilogue) {
   const OperandCheck check = this->check(label);
   check_weights(check, weights, y.cols, x.cols);
-  check.require(weights->winograd_side() == 0, "weights are packed for a convolution by Winograd's method");
+  check.require(weights->winograd().side == 0, "weights are packed for a convolution by Winograd's method");
   LinearRecord record;
   record.args = linear_args(check, x, y, epilogue);
   record.args.packed = weights->data();
@@ -177,9 +177,12 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
   const OperandCheck check = this->check(label);
   Conv2dArgs args = conv2d_args(check, x, in, window, y, out, epilogue);
   check_weights(check, weights, y.cols, window.kernel.height * window.kernel.width * x.cols);
-  check.require(weights->winograd_side() == 0 || (window.kernel.height == 3 && window.kernel.width == 3 &&
-                                                  window.stride == 1 && window.dilation == 1),
-                "weights are packed for Winograd's method, which is for 3x3 kernels with stride and dilation 1");
+  const WinogradForm& form = weights->winograd();
+  const std::string side = std::to_string(form.kernel);
+  const bool fits = window.kernel.height == form.kernel && window.kernel.width == form.kernel &&
+                    window.stride == form.stride && window.dilation == 1;
+  check.require(form.side == 0 || fits, "weights are packed for Winograd's method with " + side + "x" + side +
+                                            " kernels, stride " + std::to_string(form.stride) + " and dilation 1");
   args.packed = weights->data();
   add_conv2d(label, args, *weights);
   keep(x);
@@ -188,18 +191,18 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
 }
 
 void ProgramBuilder::add_conv2d(const std::string& label, const Conv2dArgs& args, const PackedWeights& weights) {
-  const int64_t side = weights.winograd_side();
+  const WinogradForm& form = weights.winograd();
   const Sharing sharing = sharing_for(args.out_h * args.out_w * args.out_c);
   int64_t& scratch = program_.workspace.per_thread;
-  if (side == 0) {
+  if (form.side == 0) {
     scratch = std::max(scratch, kernels_.conv2d_scratch(args));
     const Grid grid = cut_conv2d(kernels_, args.out_h * args.out_w, args.out_c, weights.k(), sharing);
     add(label, Conv2dRecord{args, grid});
     return;
   }
-  scratch = std::max(scratch, kernels_.winograd_scratch(side, args));
-  const int64_t tiles = ceil_div(args.out_h, side) * ceil_div(args.out_w, side);
-  add(label, WinogradRecord{args, side, cut_winograd(kernels_, tiles, args.out_c, args.in_c, side, sharing)});
+  scratch = std::max(scratch, kernels_.winograd_scratch(form, args));
+  const int64_t tiles = ceil_div(args.out_h, form.side) * ceil_div(args.out_w, form.tile_width());
+  add(label, WinogradRecord{args, form, cut_winograd(kernels_, tiles, args.out_c, args.in_c, form, sharing)});
 }
 
 void ProgramBuilder::max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,

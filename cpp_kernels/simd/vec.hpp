@@ -10,6 +10,12 @@
 #include <cstdint>
 
 #define VLA_INLINE inline __attribute__((always_inline))
+// Before a loop of few steps that is to stay one.
+#if defined(__clang__)
+#define VLA_ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define VLA_ROLLED _Pragma("GCC unroll 1")
+#endif
 
 #if defined(VLA_ISA_AVX512)
 #include "simd/vec_avx512.hpp"

@@ -200,26 +200,30 @@ TEST(int8_weights_are_of_a_size_that_sums_can_take) {
 }
 
 TEST(filters_for_winograd_fit_only_their_convolutions) {
-  const auto convolve = [](Window window, ImageSize out, int64_t side) {
+  const auto convolve = [](Window window, ImageSize out, WinogradForm form) {
     return [=](ProgramBuilder& builder) {
       Fixture fixture;
       const int64_t k = window.kernel.height * window.kernel.width * 3;
       const std::vector<float> values(static_cast<std::size_t>(16 * k), 0.5f);
-      const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, k, side);
+      const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, k, form);
       builder.conv2d("probe", at(kX, 36, 3), {6, 6}, filters, window, at(kY, out.height * out.width, 16), out, {});
     };
   };
   for (const int64_t side : {2, 4}) {
-    CHECK(refusal(convolve({{3, 3}, 1, 1, 1}, {6, 6}, side)).empty());
-    CHECK(refusal(convolve({{3, 3}, 1, 0, 1}, {4, 4}, side)).empty());
-    check_refused("packed for Winograd's method", convolve({{3, 3}, 2, 1, 1}, {3, 3}, side));
-    check_refused("packed for Winograd's method", convolve({{3, 3}, 1, 2, 2}, {6, 6}, side));
-    check_refused("packed for Winograd's method", convolve({{1, 9}, 1, 4, 1}, {14, 6}, side));
+    CHECK(refusal(convolve({{3, 3}, 1, 1, 1}, {6, 6}, {side})).empty());
+    CHECK(refusal(convolve({{3, 3}, 1, 0, 1}, {4, 4}, {side})).empty());
+    CHECK(refusal(convolve({{3, 3}, 2, 1, 1}, {3, 3}, {side, 3, 2})).empty());
+    check_refused("packed for Winograd's method", convolve({{3, 3}, 2, 1, 1}, {3, 3}, {side}));
+    check_refused("packed for Winograd's method", convolve({{3, 3}, 1, 1, 1}, {6, 6}, {side, 3, 2}));
+    check_refused("packed for Winograd's method", convolve({{3, 3}, 1, 2, 2}, {6, 6}, {side}));
+    check_refused("packed for Winograd's method", convolve({{1, 9}, 1, 4, 1}, {14, 6}, {side}));
   }
+  CHECK(refusal(convolve({{7, 7}, 2, 3, 1}, {3, 3}, {4, 7, 2})).empty());
+  check_refused("packed for Winograd's method with 7x7 kernels", convolve({{7, 7}, 3, 3, 1}, {2, 2}, {4, 7, 2}));
   check_refused("packed for a convolution", [](ProgramBuilder& builder) {
     Fixture fixture;
     const std::vector<float> values(16 * 9, 0.5f);
-    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 9, 2);
+    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 9, WinogradForm{2});
     builder.linear("probe", at(kX, 4, 9), filters, at(kY, 4, 16), {});
   });
 }

@@ -44,9 +44,9 @@ class Network {
     const ImageSize size{kHeight, kWidth};
     builder.conv2d("conv", pixels, size, weights(kChannels, 27), {{3, 3}, 1, 1, 1}, features, size, epilogue);
     const Operand refined = place(kPixels, kChannels);
-    builder.conv2d("winograd2", features, size, weights(kChannels, 9 * kChannels, 2), {{3, 3}, 1, 1, 1}, refined, size,
+    builder.conv2d("winograd2", features, size, weights(kChannels, 9 * kChannels, {2}), {{3, 3}, 1, 1, 1}, refined, size,
                    epilogue);
-    builder.conv2d("winograd4", refined, size, weights(kChannels, 9 * kChannels, 4), {{3, 3}, 1, 1, 1}, features, size,
+    builder.conv2d("winograd4", refined, size, weights(kChannels, 9 * kChannels, {4}), {{3, 3}, 1, 1, 1}, features, size,
                    epilogue);
     if (int8) {
       builder.conv2d("int8 conv", refined, size, int8_weights(kChannels, {3, 3 * kChannels}), {{3, 3}, 1, 1, 1},
@@ -108,8 +108,8 @@ class Network {
     const std::vector<float> values = random_floats(rows * cols, ++seed_);
     return Operand{Constant::copy(values.data(), rows * cols, DType::kF32), 0, rows, cols, cols, DType::kF32};
   }
-  std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k, int64_t winograd_side = 0) {
-    return engine.pack(random_floats(n * k, ++seed_).data(), n, k, winograd_side);
+  std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k, const WinogradForm& winograd = {}) {
+    return engine.pack(random_floats(n * k, ++seed_).data(), n, k, winograd);
   }
   std::shared_ptr<const Int8Weights> int8_weights(int64_t n, Int8Runs runs) {
     return engine.pack_int8(random_floats(n * runs.runs * runs.run, ++seed_).data(), n, runs);

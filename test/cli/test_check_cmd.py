@@ -28,7 +28,7 @@ def test_passes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
     out = capsys.readouterr().out
     assert "against float64" in out
-    assert "pass: bound on max abs / largest is 2.000e-06" in out
+    assert "pass: bound on max abs / largest is 2.000e-05" in out
     result = json.loads(file.read_text())
     assert result["passed"]
     assert result["first_departure"] is None
@@ -43,6 +43,16 @@ def test_the_bound_follows_the_convolution(folder: Path, capsys: pytest.CaptureF
     out = capsys.readouterr().out
     assert "convolution winograd4) against float64" in out
     assert "pass: bound on max abs / largest is 2.000e-05" in out
+    assert main([*arguments, "--exact"]) == 0
+    out = capsys.readouterr().out
+    assert "convolution exact) against float64" in out
+    assert "pass: bound on max abs / largest is 2.000e-06" in out
+
+
+def test_exact_excludes_what_rounds_more(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(folder), "--exact", "--convolution", "winograd4"]) != 0
+    error = capsys.readouterr().err
+    assert "convolution='winograd4': expected one of exact, direct, winograd2 with --exact" in error
 
 
 def test_trace_lists_the_tensors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

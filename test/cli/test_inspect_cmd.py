@@ -57,7 +57,7 @@ def test_every_program_is_a_table(folder: Path, capsys: pytest.CaptureFixture[st
     assert stem[5:7] == ["backbone.conv", "fp32"]
     assert stem[7] == f"{16 * 24 * 64 * (2 * 3 * 49 + 2):,}"
     assert stem[8] == f"{4 * (32 * 48 * 3 + 64 * 147 + 64 + 16 * 24 * 64):,}"
-    assert stem[9].startswith("conv2d_")
+    assert stem[9].startswith("winograd4_")
     assert row(lines, "backbone.top.stem.pool")[5:7] == ["-", "-"]
 
 

@@ -7,8 +7,11 @@ import pytest
 
 from vla_simd_ros import _engine
 from vla_simd_ros.executors.convolution import (
+    DIRECT,
     ConvolutionChoice,
     ConvolutionShape,
+    Form,
+    expected_cost,
     format_layers,
     parse_layers,
 )
@@ -21,8 +24,8 @@ from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import DType, Lifetime, Op
 from vla_simd_ros.graph.programs import CompiledPolicy
 
-SHAPE = ConvolutionShape(height=9, width=14, channels=20, filters=24, padding=1)
-OTHER = ConvolutionShape(height=9, width=14, channels=24, filters=24, padding=0)
+SHAPE = ConvolutionShape(height=9, width=14, channels=20, filters=24, kernel=3, stride=1, padding=1)
+OTHER = ConvolutionShape(height=9, width=14, channels=24, filters=24, kernel=3, stride=1, padding=0)
 
 
 def network(kernel: int = 3, stride: int = 1, dilation: int = 1, layers: int = 1) -> CompiledPolicy:
@@ -56,65 +59,115 @@ class Clock:
 
     def __init__(self, **times: float) -> None:
         self.times = {0: times["direct"], 2: times["winograd2"], 4: times["winograd4"]}
-        self.asked: list[tuple[ConvolutionShape, int]] = []
+        self.asked: list[tuple[ConvolutionShape, Form]] = []
 
-    def __call__(self, shape: ConvolutionShape, side: int) -> float:
-        self.asked.append((shape, side))
-        return self.times[side]
+    def __call__(self, shape: ConvolutionShape, form: Form) -> float:
+        self.asked.append((shape, form))
+        return self.times[form.side]
 
 
 @pytest.mark.parametrize(("setting", "side"), [("direct", 0), ("winograd2", 2), ("winograd4", 4)])
 def test_a_named_algorithm_is_taken_untimed(setting: str, side: int) -> None:
     clock = Clock(direct=1.0, winograd2=1.0, winograd4=1.0)
     choice = ConvolutionChoice(setting, clock)
-    assert [choice.side(op) for op in convolutions(network(layers=2))] == [side, side]
+    assert [choice.form(op).side for op in convolutions(network(layers=2))] == [side, side]
     assert not clock.asked
 
 
 @pytest.mark.parametrize(
-    ("setting", "times", "side"),
+    ("times", "side"),
     [
-        ("auto", (2.0, 1.0, 0.5), 2),
-        ("auto", (2.0, 3.0, 0.5), 0),
-        ("auto4", (2.0, 1.0, 0.5), 4),
-        ("auto4", (2.0, 1.0, 0.99), 2),
-        ("auto", (1.0, 0.97, 0.1), 0),
+        ((2.0, 1.0, 0.5), 4),
+        ((2.0, 1.0, 0.99), 2),
+        ((2.0, 3.0, 2.5), 0),
+        ((1.0, 0.97, 0.96), 0),
     ],
 )
-def test_auto_takes_the_fastest_that_pays(setting: str, times: tuple[float, ...], side: int) -> None:
+def test_measured_takes_the_fastest_that_pays(times: tuple[float, ...], side: int) -> None:
     clock = Clock(**dict(zip(("direct", "winograd2", "winograd4"), times, strict=True)))
     (op,) = convolutions(network())
-    assert ConvolutionChoice(setting, clock).side(op) == side
+    assert ConvolutionChoice("measured", clock).form(op).side == side
 
 
 def test_a_shape_is_timed_once(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock(direct=2.0, winograd2=1.0, winograd4=9.0)
-    choice = ConvolutionChoice("auto", clock)
+    choice = ConvolutionChoice("measured", clock)
     with caplog.at_level(logging.INFO):
         for _ in range(2):
-            assert [choice.side(op) for op in convolutions(network(layers=2))] == [2, 2]
-    assert clock.asked == [(SHAPE, 0), (SHAPE, 2), (OTHER, 0), (OTHER, 2)]
+            assert [choice.form(op).side for op in convolutions(network(layers=2))] == [2, 2]
+    forms = (DIRECT, Form(2), Form(4))
+    assert clock.asked == [(shape, form) for shape in (SHAPE, OTHER) for form in forms]
     assert "winograd2 of conv2d 2.000 ms, winograd2 1.000 ms" in caplog.text
 
 
-@pytest.mark.parametrize("window", [{"kernel": 1}, {"kernel": 5}, {"stride": 2}, {"dilation": 2}])
+@pytest.mark.parametrize("window", [{"kernel": 1}, {"kernel": 5}, {"stride": 3}, {"dilation": 2}])
 def test_other_windows_are_direct(window: dict[str, int]) -> None:
     (op,) = convolutions(network(**window))
-    assert ConvolutionChoice("winograd2", Clock(direct=9.0, winograd2=1.0, winograd4=1.0)).side(op) == 0
+    assert ConvolutionChoice("winograd2", Clock(direct=9.0, winograd2=1.0, winograd4=1.0)).form(op) == DIRECT
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "setting", "form"),
+    [
+        (3, 2, "winograd2", Form(2, 3, 2)),
+        (3, 2, "winograd4", Form(4, 3, 2)),
+        (7, 2, "winograd4", Form(4, 7, 2)),
+        (7, 2, "winograd2", DIRECT),
+        (7, 2, "exact", DIRECT),
+        (7, 1, "winograd4", DIRECT),
+    ],
+)
+def test_windows_with_a_form(kernel: int, stride: int, setting: str, form: Form) -> None:
+    (op,) = convolutions(network(kernel=kernel, stride=stride))
+    choice = ConvolutionChoice(setting, Clock(direct=1.0, winograd2=1.0, winograd4=1.0))
+    assert choice.form(op) == form
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "stride", "auto", "exact"),
+    [
+        (120, 64, 1, 4, 2),  # many pixels: the fewest products
+        (15, 512, 1, 4, 2),
+        (8, 512, 1, 2, 2),  # few pixels: the larger filters take longer to arrive than they save
+        (3, 512, 1, 0, 0),
+        (60, 128, 2, 4, 2),
+    ],
+)
+def test_the_rule_weighs_products_against_filters(
+    size: int, channels: int, stride: int, auto: int, exact: int
+) -> None:
+    builder = Builder()
+    x = builder.input("x", (size, size, channels), DType.F32, Lifetime.QUERY)
+    weight = builder.constant("w", np.zeros((channels, 3, 3, channels), np.float32))
+    builder.output("y", builder.conv2d(x, weight, stride=stride, padding=1, dilation=1, name="c"))
+    (op,) = convolutions(compile_graph(builder.graph(), FoldCache()))
+    clock = Clock(direct=1.0, winograd2=1.0, winograd4=1.0)
+    assert ConvolutionChoice("auto", clock).form(op).side == auto
+    assert ConvolutionChoice("exact", clock).form(op).side == exact
+    assert not clock.asked
+
+
+def test_the_rule_counts_products_and_transforms() -> None:
+    shape = ConvolutionShape(height=8, width=8, channels=2, filters=3, kernel=3, stride=1, padding=1)
+    assert expected_cost(shape, DIRECT) == 2 * 64 * 9 * 6
+    assert expected_cost(shape, Form(4)) == 13 * 4 * 36 * 6 + 20 * 4 * 36 * 5
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    with pytest.raises(ValueError, match="convolution='fft': expected one of direct, winograd2, winograd4"):
+    with pytest.raises(ValueError, match="convolution='fft': expected one of auto, exact, direct, winograd2"):
         SimdExecutor(threads=1, convolution="fft")
 
 
 @pytest.mark.parametrize("isa", _engine.available_isas())
 @pytest.mark.parametrize(
     ("setting", "kernel", "tolerance"),
-    [("winograd2", "winograd2_", 3e-6), ("winograd4", "winograd4_", 1e-5), ("auto4", "", 1e-5)],
+    [("winograd2", "winograd2_", 3e-6), ("winograd4", "winograd4_", 1e-5), ("measured", "", 1e-5)],
 )
-def test_it_agrees_with_the_reference(isa: str, setting: str, kernel: str, tolerance: float) -> None:
-    policy = network(layers=2)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_it_agrees_with_the_reference(
+    isa: str, setting: str, kernel: str, tolerance: float, stride: int
+) -> None:
+    policy = network(layers=2, stride=stride)
     inputs = {"x": np.random.default_rng(8).normal(size=(9, 14, 20)).astype(np.float32)}
     expected = ReferenceExecutor().load(policy).run(Lifetime.QUERY, inputs)["y"]
     for threads in (1, 3):
@@ -128,32 +181,40 @@ def test_it_agrees_with_the_reference(isa: str, setting: str, kernel: str, toler
 
 def test_every_algorithm_can_be_timed() -> None:
     engine = _engine.Engine(threads=2)
-    for shape in (SHAPE, OTHER, ConvolutionShape(height=1, width=1, channels=1, filters=1, padding=1)):
-        assert all(time_convolution(engine, shape, side) > 0 for side in (0, 2, 4))
+    point = ConvolutionShape(height=1, width=1, channels=1, filters=1, kernel=3, stride=1, padding=1)
+    for shape in (SHAPE, OTHER, point):
+        for form in (DIRECT, Form(2), Form(4)):
+            assert time_convolution(engine, shape, form) > 0
+    stem = ConvolutionShape(height=20, width=20, channels=3, filters=8, kernel=7, stride=2, padding=3)
+    assert time_convolution(engine, stem, Form(4, 7, 2)) > 0
 
 
 def test_layers_as_text() -> None:
-    sides = {SHAPE: 4, OTHER: 0}
-    text = format_layers(sides)
-    assert text == "9x14x20-24p1=winograd4, 9x14x24-24p0=direct"
-    assert parse_layers(text) == sides
+    forms = {SHAPE: Form(4), OTHER: DIRECT}
+    text = format_layers(forms)
+    assert text == "9x14x20-24k3s1p1=winograd4, 9x14x24-24k3s1p0=direct"
+    assert parse_layers(text) == forms
     assert parse_layers(" ") == {} and format_layers({}) == ""
 
 
 @pytest.mark.parametrize(
-    "text", ["9x14x20-24p1", "9x14x20-24p1=auto", "9x14-24p1=direct", "9x14x20-24p1=fft"]
+    "text", ["9x14x20-24k3s1p1", "9x14x20-24k3s1p1=auto", "9x14-24k3s1p1=direct", "9x14x20-24k3s1p1=fft"]
 )
 def test_text_that_is_no_layer(text: str) -> None:
     with pytest.raises(
-        ValueError, match=f"'{text}' is no layer, expected HxWxC-FpP=ALGORITHM with one of direct"
+        ValueError, match=f"'{text}' is no layer, expected HxWxC-FkKsSpP=ALGORITHM with one of direct"
     ):
-        parse_layers(f"{format_layers({OTHER: 2})}, {text}")
+        parse_layers(f"{format_layers({OTHER: Form(2)})}, {text}")
 
 
 def test_known_layers_are_not_timed() -> None:
     policy = network(layers=2)
-    executor = SimdExecutor(convolution="auto4", convolution_layers=format_layers({SHAPE: 4, OTHER: 0}))
+    executor = SimdExecutor(
+        convolution="measured", convolution_layers=format_layers({SHAPE: Form(4), OTHER: DIRECT})
+    )
     names = [executor.kernel_name(op).split("_")[0] for op in convolutions(policy)]
     assert names == ["winograd4", "conv2d"]
     again = SimdExecutor(convolution_layers=executor.convolution_layers)
     assert [again.kernel_name(op).split("_")[0] for op in convolutions(policy)] == names
+    exact = SimdExecutor(convolution="exact", convolution_layers=executor.convolution_layers)
+    assert [exact.kernel_name(op).split("_")[0] for op in convolutions(policy)] == ["winograd2", "conv2d"]

@@ -32,7 +32,7 @@ def test_texts_become_values() -> None:
         ("affinity=0;1", "affinity='0;1': expected 0 to"),
         ("affinity=-1", r"affinity=\(-1,\): expected 0 to"),
         ("waiting=idle", "waiting='idle': expected one of active, passive"),
-        ("convolution=fft", "convolution='fft': expected one of direct, winograd2"),
+        ("convolution=fft", "convolution='fft': expected one of auto, exact, direct, winograd2"),
         ("spin_us=1.5", "spin_us='1.5': expected 0 to 1000000"),
     ],
 )

@@ -26,8 +26,8 @@ from vla_simd_ros.tuning.tuned import (
 
 SMALL = {"dim_model": 16, "heads": 2, "feedforward": 24, "encoder_layers": 1, "decoder_layers": 1}
 MACHINE = {"cpu": "Some CPU", "threads": 2, "isas": ("avx2", "portable")}
-LAYERS = "12x16x64-64p1=winograd4"
-SETTINGS = {"threads": 2, "waiting": "passive", "convolution": "auto4", "convolution_layers": LAYERS}
+LAYERS = "12x16x64-64k3s1p1=winograd4"
+SETTINGS = {"threads": 2, "waiting": "passive", "convolution": "measured", "convolution_layers": LAYERS}
 
 
 def make(folder: Path, width: int = 48) -> Checkpoint:

@@ -11,16 +11,13 @@ from vla_simd_ros.benchmarks.kernels import AloneTime
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.work import NO_WORK, op_work
 from vla_simd_ros.checkpoints import load_checkpoint
-from vla_simd_ros.executors.convolution import CONVOLUTIONS
+from vla_simd_ros.executors.convolution import FIXED_CONVOLUTIONS
 from vla_simd_ros.executors.simd_executor import RecordTime, SimdExecutor
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import Array, DType, Lifetime, Op, Tensor
 from vla_simd_ros.graph.single_operation import program_of
 from vla_simd_ros.inference import Observation, observation_inputs
-
-FIXED_CONVOLUTIONS = tuple(name for name in CONVOLUTIONS if not name.startswith("auto"))
-"""The algorithms themselves, without the settings that choose one."""
 
 
 class ProfiledPolicy:

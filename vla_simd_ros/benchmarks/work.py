@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from vla_simd_ros.executors.convolution import DIRECT, Form, winograd_form
 from vla_simd_ros.graph.cost import op_cost
 from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import Lifetime, Op, Tensor
 
 _WINOGRAD = "winograd"
-_TAPS = 3
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,13 @@ NO_WORK = Work(0, 0, 0, 0)
 def op_work(op: Op, algorithm: str = "") -> Work:
     """The work of an operation; ``algorithm`` is "winograd2" or "winograd4" for a convolution by Winograd's
     method, whose filters are larger and whose products are fewer."""
-    side = int(algorithm.removeprefix(_WINOGRAD)) if algorithm.startswith(_WINOGRAD) else 0
+    winograd = algorithm.startswith(_WINOGRAD)
+    form = winograd_form(op, int(algorithm.removeprefix(_WINOGRAD))) if winograd else DIRECT
     flops = _products(op)
     operands = list(dict.fromkeys(op.operands()))
-    sizes = {tensor: _bytes(op, tensor, side) for tensor in operands}
+    sizes = {tensor: _bytes(op, tensor, form) for tensor in operands}
     weights = sum(size for tensor, size in sizes.items() if tensor.lifetime is Lifetime.PROCESS)
-    executed = _winograd_products(op, side) if side else flops
+    executed = _winograd_products(op, form) if winograd else flops
     return Work(flops, executed, weights, op.output.nbytes + sum(sizes.values()))
 
 
@@ -64,15 +65,14 @@ def _products(op: Op) -> int:
     return op_cost(op).flops
 
 
-def _winograd_products(op: Op, side: int) -> int:
+def _winograd_products(op: Op, form: Form) -> int:
     """Each tile of outputs takes one product per transformed pixel, input channel and filter."""
     height, width, filters = op.output.shape
     channels = _operand(op, 1).shape[-1]
-    tiles = math.ceil(height / side) * math.ceil(width / side)
-    return 2 * tiles * (side + _TAPS - 1) ** 2 * channels * filters
+    return 2 * form.tiles(height, width) * form.products * channels * filters
 
 
-def _bytes(op: Op, tensor: Tensor, side: int) -> int:
+def _bytes(op: Op, tensor: Tensor, form: Form) -> int:
     if op.kind == "embedding" and tensor is op.inputs[0]:
         return op.output.nbytes  # only the rows asked for are read
     if op.kind == "conv2d" and tensor is op.inputs[0]:
@@ -81,7 +81,7 @@ def _bytes(op: Op, tensor: Tensor, side: int) -> int:
         return tensor.nbytes
     if precision_of(op.attrs) == INT8:
         return tensor.size
-    return tensor.nbytes * (side + _TAPS - 1) ** 2 // _TAPS**2 if side else tensor.nbytes
+    return tensor.nbytes * form.products // form.kernel**2 if form.side else tensor.nbytes
 
 
 def _pixels_read(op: Op) -> int:

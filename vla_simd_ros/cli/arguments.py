@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.executors.convolution import CONVOLUTIONS
-from vla_simd_ros.executors.settings import parse_settings, settings
+from vla_simd_ros.executors.convolution import CONVOLUTIONS, EXACT_CONVOLUTIONS
+from vla_simd_ros.executors.settings import SettingError, parse_settings, settings
 
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
@@ -23,6 +23,11 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", type=int, metavar="N", help=known["threads"].description)
     group.add_argument("--isa", help=known["isa"].description)
     group.add_argument("--convolution", choices=CONVOLUTIONS, help=known["convolution"].description)
+    group.add_argument(
+        "--exact",
+        action="store_true",
+        help="keep the actions as close to float64 as fp32 can: convolution=exact",
+    )
     group.add_argument(
         "--settings",
         default="auto",
@@ -51,9 +56,16 @@ def add_int8(parser: argparse.ArgumentParser) -> None:
 
 
 def setting_changes(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the command line names. Raises SettingError for one that does not exist."""
+    """The settings that the command line names. Raises SettingError for one that does not exist,
+    or that does not go with ``--exact``."""
     options = {name: getattr(args, name) for name in _OPTIONS if getattr(args, name) is not None}
-    return {**options, **parse_settings(args.set)}
+    changes = {**options, **parse_settings(args.set)}
+    if args.exact and changes.setdefault("convolution", "exact") not in EXACT_CONVOLUTIONS:
+        raise SettingError(
+            f"convolution={changes['convolution']!r}: expected one of {', '.join(EXACT_CONVOLUTIONS)} "
+            "with --exact"
+        )
+    return changes
 
 
 def engine_choice(args: argparse.Namespace, checkpoint: Checkpoint, int8: str = "") -> Choice:

@@ -89,12 +89,12 @@ class EngineSettings:
     )
     convolution: str = _field(
         DEFAULT_CONVOLUTION,
-        "algorithm of the 3x3 convolutions with stride 1; auto and auto4 take the fastest of those up to "
-        "winograd2 or winograd4 for each layer",
+        "algorithm of the 3x3 and 7x7 convolutions; auto chooses for each layer by a fixed rule, exact the "
+        "same among those that round no more than direct, measured the fastest when it is loaded",
         *CONVOLUTIONS,
     )
     convolution_layers: str = _field(
-        "", "algorithms of single layers, as HxWxC-FpP=ALGORITHM with commas, before that of convolution"
+        "", "algorithms of single layers, as HxWxC-FkKsSpP=ALGORITHM with commas, before that of convolution"
     )
 
     def __post_init__(self) -> None:

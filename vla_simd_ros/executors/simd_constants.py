@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 import vla_simd_ros._engine as _engine
+from vla_simd_ros.executors.convolution import DIRECT, Form
 from vla_simd_ros.graph.ir import Array, LazyArray
 
 T = TypeVar("T")
@@ -48,19 +49,19 @@ class EngineConstants:
 
     def __init__(self, engine: _engine.Engine) -> None:
         self._engine = engine
-        self._packed: dict[int, IdentityCache[_engine.PackedWeights]] = {}
+        self._packed: dict[Form, IdentityCache[_engine.PackedWeights]] = {}
         self._int8: dict[int, IdentityCache[_engine.Int8Weights]] = {}
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
         self._tables: IdentityCache[_engine.Constant] = IdentityCache()
 
-    def packed(self, weight: LazyArray, winograd_side: int = 0) -> _engine.PackedWeights:
-        """A weight [N, K], or filters [Cout, kh, kw, Cin], in the engine's panel layout; with the side of the
-        tiles, 3x3 filters for Winograd's method."""
+    def packed(self, weight: LazyArray, form: Form = DIRECT) -> _engine.PackedWeights:
+        """A weight [N, K], or filters [Cout, kh, kw, Cin], in the engine's panel layout; with a
+        form of Winograd's method, filters for that."""
 
         def make() -> _engine.PackedWeights:
-            return self._engine.pack(weight.array().reshape(weight.shape[0], -1), winograd_side)
+            return self._engine.pack(weight.array().reshape(weight.shape[0], -1), *form)
 
-        return self._packed.setdefault(winograd_side, IdentityCache()).get((weight,), make)
+        return self._packed.setdefault(form, IdentityCache()).get((weight,), make)
 
     def int8(self, weight: LazyArray, runs: int) -> _engine.Int8Weights:
         """A weight quantized for the engine's INT8 kernels; each output channel has ``runs`` runs of weights

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import vla_simd_ros._engine as _engine
-from vla_simd_ros.executors.convolution import ConvolutionChoice, algorithm
+from vla_simd_ros.executors.convolution import ConvolutionChoice
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.int8 import INT8, precision_of
@@ -34,7 +34,7 @@ def kernel_name(engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice)
     if precision_of(op.attrs) == INT8:
         rows, cols = engine.int8_tile
         return f"{op.kind}_int8_{engine.int8_isa}_{rows}x{cols}"
-    kernel = algorithm(convolutions.side(op)) if op.kind == "conv2d" else op.kind
+    kernel = convolutions.form(op).name if op.kind == "conv2d" else op.kind
     if op.kind not in ("linear", "conv2d"):
         return f"{kernel}_{engine.isa}"
     rows, cols = engine.tile
@@ -115,7 +115,7 @@ class Lowering:
                 return self._constants.int8(weight, _int8_runs(op))
             except ValueError as error:
                 raise GraphError(f"{op.kind} '{op.output.name}': {error}") from None
-        return self._constants.packed(weight, self._convolutions.side(op))
+        return self._constants.packed(weight, self._convolutions.form(op))
 
     def pixel_table(self, op: Op) -> _engine.View:
         _, offset, divisor = op.inputs

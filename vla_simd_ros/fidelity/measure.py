@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vla_simd_ros.executors.convolution import EXACT_CONVOLUTIONS
+
 Array = npt.NDArray[Any]
 
 # Of the largest absolute action.
@@ -42,7 +44,7 @@ def distance(actual: Array, expected: Array) -> Distance:
 
 def bound_with(convolution: str) -> float:
     """The bound on the relative error with a setting for convolutions."""
-    return WINOGRAD4_BOUND if convolution in ("winograd4", "auto4") else BOUND
+    return BOUND if convolution in EXACT_CONVOLUTIONS else WINOGRAD4_BOUND
 
 
 def allowed(departure: float, bound: float = BOUND) -> float:

@@ -43,7 +43,7 @@ def alternatives(threads: int) -> dict[str, tuple[Any, ...]]:
     """The values tried for each setting, those that matter most first, on a machine of so many cores."""
     fewer = (threads - 1, threads // 2) if threads > 1 else ()
     tried = {
-        "convolution": ("auto4", "auto"),
+        "convolution": ("measured",),
         "threads": tuple(dict.fromkeys(count for count in fewer if count)),
         "waiting": ("passive",),
         "schedule": ("static", "dynamic"),

@@ -58,7 +58,7 @@ def tune_settings(task: SettingsTask, say: Say, clock: Callable[[], float] = tim
             lambda: clock() - start < task.budget_s,
             lambda step: say(str(step)),
         )
-    if found.convolution.startswith("auto"):
+    if found.convolution == "measured":
         found = _with_layers(task, found)
     int8 = _faster_in_int8(task, found) if task.int8 else None
     return Tuned(shape_of(checkpoint), machine, _changed(found), [str(step) for step in steps], int8)
