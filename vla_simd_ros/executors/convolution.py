@@ -121,8 +121,8 @@ _LAYER = re.compile(r"(\d+)x(\d+)x(\d+)-(\d+)k(\d+)s(\d+)p(\d+)=(\w+)")
 
 
 def parse_layers(text: str) -> dict[ConvolutionShape, Form]:
-    """The form by shape, from "120x160x64-64k3s1p1=winograd4, ..." (height x width x channels - filters k side
-    of the filter s stride p padding). Raises ValueError for anything else."""
+    """The form by shape, from "120x160x64-64k3s1p1=winograd4, ..." (height x width x channels - filters k
+    side of the filter s stride p padding). Raises ValueError for anything else."""
     layers = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         found = _LAYER.fullmatch(part)
