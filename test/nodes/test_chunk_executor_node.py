@@ -15,7 +15,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, UInt64
 from std_srvs.srv import SetBool
 from trajectory_msgs.msg import JointTrajectory
-from vla_simd_ros.msg import ActionChunk, ExecutorState
+from vla_simd_ros.msg import ActionChunk, ExecutorState, LatencyBudget, QueryTiming
 
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.chunk_executor_node import ChunkExecutorNode
@@ -142,6 +142,26 @@ def test_time_aligned_execution_drops_stale_rows(ros: Any) -> None:
     assert state.delay_steps_median == 1.0
     assert (state.c1_margin_steps, state.c2_margin_steps) == (4.0, 3.0)
     assert state.buffered_steps == 2
+
+
+def test_the_latency_budget_of_a_chunk_is_published_with_its_first_command(ros: Any) -> None:
+    arm = Arm(ros, mode="lagged")
+    budgets: list[LatencyBudget] = ros.collect(LatencyBudget, "latency_budget", qos.STATE)
+    timing = QueryTiming(
+        transport_ms=3.0, sync_ms=2.0, wait_ms=5.0, preprocess_ms=1.5, query_ms=60.0, step_ms=7.0,
+        postprocess_ms=0.5, publish_ms=1.0, observation_to_publish_ms=80.0,
+    )  # fmt: skip
+    captured = ros.now_ns - 90 * MS
+    arm.chunk([0.1, 0.2, 0.3], stamp=stamp(captured), timing=timing)
+    arm.step(3)
+    ros.spin_until(lambda: budgets, "the budget")
+    ros.settle(3)
+    (budget,) = budgets
+    assert (nanoseconds(budget.header.stamp), budget.sequence, budget.row) == (captured, 1, 0)
+    assert (budget.transport_ms, budget.query_ms, budget.publish_ms) == (3.0, 60.0, 1.0)
+    assert (budget.delivery_ms, budget.command_ms) == pytest.approx((10.0, 100.0))
+    assert budget.total_ms == pytest.approx(190.0)
+    assert budget.unaccounted_ms == pytest.approx(0.0, abs=1e-6)
 
 
 def test_nothing_is_commanded_without_joint_states(ros: Any) -> None:

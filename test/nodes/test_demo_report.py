@@ -10,7 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vla_simd_ros.nodes.demo_recording import STAGES, Chunk, ExecutorReport, Joints, Recording, Timing
+from vla_simd_ros.control.latency_budget import STAGES as BUDGET_STAGES
+from vla_simd_ros.control.latency_budget import LatencyBudget
+from vla_simd_ros.nodes.demo_recording import (
+    STAGES,
+    Budget,
+    Chunk,
+    ExecutorReport,
+    Joints,
+    Recording,
+    Timing,
+)
 from vla_simd_ros.nodes.demo_report import distribution, failure, observation_ages, summarize
 from vla_simd_ros.nodes.demo_table import format_report
 
@@ -91,6 +101,22 @@ def test_latency_by_stage(recording: Recording) -> None:
     assert latency["query_ms"].count == 10
     # The episode program ran twice; the queries without it do not pull its median down.
     assert (latency["episode_ms"].count, latency["episode_ms"].median) == (2, 30.0)
+
+
+def test_the_means_of_the_latency_budget_add_up(recording: Recording) -> None:
+    for number in range(4):
+        stages = {stage: float(number + index) for index, stage in enumerate(BUDGET_STAGES)}
+        total = sum(stages.values()) + 0.25
+        recording.budgets.append(Budget(START, number, LatencyBudget(stages, total)))
+    report = summarize(recording, [])
+    budget = {stage: values.mean for stage, values in report.budget.items()}
+    assert sum(budget[stage] for stage in BUDGET_STAGES) + budget["unaccounted_ms"] == budget["total_ms"]
+    lines = format_report(report).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("from capture to first command"))
+    table = {line[:34].strip(): line[34:].split() for line in lines[start + 1 : start + 13]}
+    assert table["publication to arrival"] == ["9.50", "10.85", "10.97", "4"]
+    assert table["capture to command, measured"] == ["60.25", "73.75", "74.95", "4"]
+    assert table["not accounted for"] == ["0.25", "0.25", "0.25", "4"]
 
 
 def test_age_counts_only_commands_that_executed_a_row(recording: Recording) -> None:

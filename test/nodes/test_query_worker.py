@@ -87,7 +87,7 @@ class EndlessRunner(FakeRunner):
 
 
 def frames(time: int) -> FrameSet:
-    return FrameSet(time, time, {})
+    return FrameSet(time, time, time, {})
 
 
 @pytest.fixture

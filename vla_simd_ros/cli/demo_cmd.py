@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.package_files import package_folder
 from vla_simd_ros.sim.demo_policy import SEED, image_size, random_checkpoint
 
 _NODES = ("robot_sim_node", "policy_node", "chunk_executor_node")
@@ -113,20 +114,8 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         "instructions": (args.instruction or list(_INSTRUCTIONS))[:2],
         "parameters": parameters,
         "out": str(args.out.resolve()),
-        "config": str(_config_folder()),
+        "config": str(package_folder("config")),
     }
-
-
-def _config_folder() -> Path:
-    """The installed parameter files, else those beside the sources."""
-    if importlib.util.find_spec("ament_index_python") is not None:
-        from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
-
-        try:
-            return Path(get_package_share_directory("vla_simd_ros")) / "config"
-        except PackageNotFoundError:
-            pass
-    return Path(__file__).resolve().parents[2] / "config"
 
 
 def _say(text: str) -> None:

@@ -17,9 +17,19 @@ from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
-from vla_simd_ros.msg import ActionChunk, ExecutorState, QueryTiming
+from vla_simd_ros.control.latency_budget import STAGES as BUDGET_STAGES
+from vla_simd_ros.control.latency_budget import LatencyBudget as ChunkBudget
+from vla_simd_ros.msg import ActionChunk, ExecutorState, LatencyBudget, QueryTiming
 from vla_simd_ros.nodes import qos
-from vla_simd_ros.nodes.demo_recording import STAGES, Chunk, ExecutorReport, Joints, Recording, Timing
+from vla_simd_ros.nodes.demo_recording import (
+    STAGES,
+    Budget,
+    Chunk,
+    ExecutorReport,
+    Joints,
+    Recording,
+    Timing,
+)
 from vla_simd_ros.nodes.messages import nanoseconds
 
 _STATES = {
@@ -50,6 +60,7 @@ class DemoRecorder(Node):
             (JointTrajectory, "joint_trajectory", self._on_command),
             (ActionChunk, "action_chunk", self._on_chunk),
             (QueryTiming, "query_timing", self._on_timing),
+            (LatencyBudget, "latency_budget", self._on_budget),
             (ExecutorState, "executor_state", self._on_executor),
             (DiagnosticArray, "/diagnostics", self._on_diagnostics),
         ):
@@ -121,6 +132,11 @@ class DemoRecorder(Node):
     def _on_timing(self, message: QueryTiming) -> None:
         durations = {name: float(getattr(message, name)) for name in (*STAGES, "episode_ms")}
         self.recording.timings.append(Timing(nanoseconds(message.header.stamp), message.epoch, durations))
+
+    def _on_budget(self, message: LatencyBudget) -> None:
+        stages = {name: float(getattr(message, name)) for name in BUDGET_STAGES}
+        budget = ChunkBudget(stages, message.total_ms)
+        self.recording.budgets.append(Budget(nanoseconds(message.header.stamp), message.sequence, budget))
 
     def _on_executor(self, message: ExecutorState) -> None:
         self.recording.executor.append(

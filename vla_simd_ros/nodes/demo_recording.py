@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from vla_simd_ros.control.latency_budget import LatencyBudget
+
 STAGES = (
-    "observation_age_ms",
+    "transport_ms",
+    "sync_ms",
     "wait_ms",
+    "observation_age_ms",
     "preprocess_ms",
     "query_ms",
     "step_ms",
     "postprocess_ms",
     "total_ms",
+    "publish_ms",
     "observation_to_publish_ms",
 )
 """Durations of a QueryTiming message that every query has; its `episode_ms` comes once in an epoch."""
@@ -49,6 +54,15 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """A LatencyBudget message: a chunk, and where the time from its observation to its first command went."""
+
+    stamp: int
+    sequence: int
+    budget: LatencyBudget
+
+
+@dataclass(frozen=True)
 class ExecutorReport:
     """An ExecutorState message: its counters and margins, by field name; `state` in words."""
 
@@ -70,6 +84,7 @@ class Recording:
     commands: list[Joints] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
+    budgets: list[Budget] = field(default_factory=list)
     executor: list[ExecutorReport] = field(default_factory=list)
     instructions: list[tuple[int, str]] = field(default_factory=list)
     """When each instruction was published, and its text."""
@@ -83,6 +98,7 @@ class Recording:
     def begin(self, time: int) -> None:
         """The recorded time starts: what came before, of another state of affairs, is dropped."""
         self.start = time
-        for samples in (self.joint_states, self.commands, self.chunks, self.timings, self.executor):
+        kinds = (self.joint_states, self.commands, self.chunks, self.timings, self.budgets, self.executor)
+        for samples in kinds:
             samples.clear()
         self.instructions[:] = [(time, text) for _, text in self.instructions[-1:]]

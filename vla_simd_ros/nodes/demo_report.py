@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vla_simd_ros.control.latency_budget import STAGES as BUDGET_STAGES
 from vla_simd_ros.nodes.demo_recording import STAGES, Recording
 
 EXECUTING = "EXECUTING"
@@ -15,12 +16,13 @@ EXECUTING = "EXECUTING"
 
 @dataclass(frozen=True)
 class Distribution:
-    """Median and upper percentiles of `count` values; NaN without values."""
+    """Median, upper percentiles and mean of `count` values; NaN without values, or where not known."""
 
     count: int
     median: float
     p95: float
     p99: float
+    mean: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Report:
     queries: int
     epochs: int
     latency: dict[str, Distribution]
+    budget: dict[str, Distribution]
     observation_age: Distribution
     chunk_interval: Distribution
     commands: int
@@ -64,7 +67,7 @@ def distribution(values: Iterable[float]) -> Distribution:
     if not finite.size:
         return Distribution(0, math.nan, math.nan, math.nan)
     median, p95, p99 = (float(value) for value in np.percentile(finite, (50, 95, 99)))
-    return Distribution(finite.size, median, p95, p99)
+    return Distribution(finite.size, median, p95, p99, float(finite.mean()))
 
 
 def observation_ages(recording: Recording) -> list[tuple[int, float]]:
@@ -95,6 +98,7 @@ def summarize(recording: Recording, cameras: Sequence[str]) -> Report:
         queries=len(recording.timings),
         epochs=len({chunk.epoch for chunk in recording.chunks}),
         latency=_latency(recording),
+        budget=_budget(recording),
         observation_age=distribution(age for _, age in observation_ages(recording)),
         chunk_interval=distribution(np.diff(arrivals) / 1e6),
         commands=len(recording.commands),
@@ -151,6 +155,15 @@ def _latency(recording: Recording) -> dict[str, Distribution]:
     episodes = [timing.milliseconds["episode_ms"] for timing in recording.timings]
     stages["episode_ms"] = distribution(value for value in episodes if value > 0.0)
     return stages
+
+
+def _budget(recording: Recording) -> dict[str, Distribution]:
+    """By stage from observation to first command, with what they should add up to; the means do."""
+    budgets = [each.budget for each in recording.budgets]
+    found = {stage: distribution(budget.stages[stage] for budget in budgets) for stage in BUDGET_STAGES}
+    found["total_ms"] = distribution(budget.total_ms for budget in budgets)
+    found["unaccounted_ms"] = distribution(budget.unaccounted_ms for budget in budgets)
+    return found
 
 
 def _window_ms(recording: Recording) -> float:

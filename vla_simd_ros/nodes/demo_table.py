@@ -7,15 +7,32 @@ import math
 from vla_simd_ros.nodes.demo_report import CameraCount, Distribution, Report
 
 _STAGE_TITLES = {
-    "observation_age_ms": "observation age at query start",
+    "transport_ms": "capture to receipt",
+    "sync_ms": "frames of the other cameras",
     "wait_ms": "wait for the engine",
+    "observation_age_ms": "observation age at query start",
     "preprocess_ms": "preprocess",
     "query_ms": "query program",
     "step_ms": "step program",
     "postprocess_ms": "postprocess",
     "total_ms": "query in total",
+    "publish_ms": "publication",
     "observation_to_publish_ms": "observation to published chunk",
     "episode_ms": "episode program (once an epoch)",
+}
+_BUDGET_TITLES = {
+    "transport_ms": "capture to receipt",
+    "sync_ms": "frames of the other cameras",
+    "wait_ms": "wait for the engine",
+    "preprocess_ms": "preprocess",
+    "query_ms": "query program",
+    "step_ms": "step program",
+    "postprocess_ms": "postprocess",
+    "publish_ms": "publication",
+    "delivery_ms": "publication to arrival",
+    "command_ms": "arrival to command",
+    "total_ms": "capture to command, measured",
+    "unaccounted_ms": "not accounted for",
 }
 _TITLE_WIDTH = 34
 
@@ -28,6 +45,7 @@ def format_report(report: Report) -> str:
         _row("observation age at command", report.observation_age),
         _row("interval between chunks", report.chunk_interval),
         "",
+        *_budget(report),
         _fact("duration", f"{report.seconds:.1f} s"),
         _fact("queries", f"{report.queries} in {report.epochs} epochs"),
         _fact("action supply", f"{_number(report.supply_rate)} actions/s"),
@@ -48,6 +66,23 @@ def format_report(report: Report) -> str:
 
 def _row(title: str, values: Distribution) -> str:
     numbers = "".join(f"{_number(value):>9}" for value in (values.median, values.p95, values.p99))
+    return f"{title:<{_TITLE_WIDTH}}{numbers}{values.count:>7}"
+
+
+def _budget(report: Report) -> list[str]:
+    """From observation to first command, where a chunk was executed: means, which add up to the total's."""
+    if not report.budget["total_ms"].count:
+        return []
+    head = f"{'from capture to first command (ms)':<{_TITLE_WIDTH}}{'mean':>9}{'p95':>9}{'p99':>9}{'n':>7}"
+    return [
+        head,
+        *(_budget_row(_BUDGET_TITLES[stage], values) for stage, values in report.budget.items()),
+        "",
+    ]
+
+
+def _budget_row(title: str, values: Distribution) -> str:
+    numbers = "".join(f"{_number(value, 2):>9}" for value in (values.mean, values.p95, values.p99))
     return f"{title:<{_TITLE_WIDTH}}{numbers}{values.count:>7}"
 
 

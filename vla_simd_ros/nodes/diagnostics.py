@@ -1,8 +1,14 @@
-"""Diagnostics in words on /diagnostics."""
+"""Diagnostics in words on /diagnostics, by the conventions of diagnostic_updater.
+
+Every status is named "node: part", carries the hardware it is about, and is published once a second whether
+or not it has changed, so that an aggregator sees by its absence that a node is gone and calls it stale. (That
+package is in no list of Python wheels, so a publisher of our own serves both kinds of installation.)
+"""
 
 from __future__ import annotations
 
 import enum
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +20,10 @@ from vla_simd_ros.nodes import qos
 
 
 class Level(enum.IntEnum):
-    """Severity, as in diagnostic_msgs."""
+    """Severity, as in diagnostic_msgs; STALE, its fourth, is for aggregators to give.
+
+    OK: works as it should. WARN: works, but someone should look at it. ERROR: does not do its job.
+    """
 
     OK = 0
     WARN = 1
@@ -43,6 +52,7 @@ class DiagnosticsPublisher:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", qos.STATE)
+        self._hardware = socket.gethostname()
 
     def publish(self, *statuses: Status) -> None:
         """Publish the statuses, stamped with the node's clock."""
@@ -55,6 +65,7 @@ class DiagnosticsPublisher:
             level=bytes([status.level]),
             name=f"{self._node.get_fully_qualified_name().lstrip('/')}: {status.part}",
             message="; ".join(status.messages) or "OK",
+            hardware_id=self._hardware,
             values=_key_values(status.values),
         )
 

@@ -28,6 +28,7 @@ from vla_simd_ros.nodes.executor_report import (
 )
 from vla_simd_ros.nodes.executor_settings import ExecutorSettings
 from vla_simd_ros.nodes.latched import subscribe_latched
+from vla_simd_ros.nodes.latency_report import LatencyReport
 from vla_simd_ros.nodes.messages import nanoseconds, raw_chunk
 from vla_simd_ros.nodes.outputs import OUTPUTS
 
@@ -63,6 +64,7 @@ class ExecutorPipeline:
         output = OUTPUTS[settings.output]
         self._output = output(node, settings.loop.joints, settings.loop.period_ns, settings.frame_id)
         self._states = node.create_publisher(ExecutorState, "executor_state", qos.STATE)
+        self._latency = LatencyReport(node)
         self._chunks = node.create_subscription(ActionChunk, "action_chunk", self._on_chunk, qos.CHUNK)
         self._subscriptions = [
             self._chunks,
@@ -96,6 +98,7 @@ class ExecutorPipeline:
     def clock_jumped(self) -> None:
         """Forget everything that has a time."""
         self._loop.clock_jumped()
+        self._latency.forget()
         self._joint_stamps.reset()
 
     def close(self) -> bool:
@@ -108,6 +111,7 @@ class ExecutorPipeline:
             self._node.destroy_subscription(subscription)
         self._node.destroy_service(self._hold_service)
         self._node.destroy_publisher(self._states)
+        self._latency.destroy()
         self._output.destroy()
         return True
 
@@ -135,8 +139,10 @@ class ExecutorPipeline:
         if not self._active:
             return
         self._count_publishers()
+        now_ns = self._now_ns()
         try:
-            self._loop.chunk(raw_chunk(message), self._now_ns())
+            self._loop.chunk(raw_chunk(message), now_ns)
+            self._latency.arrived(message, now_ns)
         except ChunkRejected as rejected:
             self._faults.last_chunk = str(rejected)
             self._error(f"chunk rejected ({rejected.reason.value}): {rejected}")
@@ -179,6 +185,7 @@ class ExecutorPipeline:
         if tick.step is not None and tick.step.kind is StepKind.ROW:
             age_ms = (now_ns - tick.step.stamp_ns) * 1e-6
             self._executed = Executed(tick.step.row, tick.step.sequence, age_ms)
+            self._latency.executed(tick.step, now_ns)
         before, self._tick = self._tick, tick
         if before is None or before.activity is not tick.activity:
             self._announce(tick)

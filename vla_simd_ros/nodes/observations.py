@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from vla_simd_ros.nodes.images import ImageError, check_image, rgb
 from vla_simd_ros.nodes.messages import nanoseconds
 from vla_simd_ros.nodes.policy_settings import PolicySettings
 from vla_simd_ros.nodes.query_worker import FrameSet
-from vla_simd_ros.nodes.synchronizer import FrameSynchronizer
+from vla_simd_ros.nodes.synchronizer import QUEUE_SIZE, FrameSynchronizer
 from vla_simd_ros.policies.base import PolicySpec
 
 JOINT_HISTORY_NS = 5_000_000_000
@@ -30,6 +31,14 @@ JOINT_HISTORY_NS = 5_000_000_000
 
 class ObservationUnavailable(Exception):
     """A set of frames that no observation can be made of; the text says why."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """An observation, and the stamp of the newest joint state known when it was made (0: none)."""
+
+    observation: Observation
+    joint_stamp_ns: int
 
 
 class Observations:
@@ -65,6 +74,10 @@ class Observations:
         )
         self._lock = threading.Lock()
         self._synchronizer = FrameSynchronizer(list(self.health), settings.sync_slop, self._joined)
+        # When the frames that wait for others were received: (stamp, receipt) by camera.
+        self._receipts: dict[str, deque[tuple[int, int]]] = {
+            name: deque(maxlen=QUEUE_SIZE) for name in self.health
+        }
         self._now_ns = 0
         self._last_set_ns = 0
         self.joints_ns: int | None = None
@@ -88,6 +101,7 @@ class Observations:
             return
         health.usable(stamp_ns, now_ns)
         self._now_ns = now_ns
+        self._receipts[camera].append((stamp_ns, now_ns))
         self._synchronizer.add(camera, message)
 
     def joint_state(self, message: Any, now_ns: int) -> None:
@@ -112,18 +126,18 @@ class Observations:
         for name, health in self.health.items():
             health.reset()
             self._stamps[name].reset()
+            self._receipts[name].clear()
         self._joint_stamps.reset()
         self._synchronizer.reset()
         self._last_set_ns = 0
         self.joints_ns = None
 
-    def observe(self, frames: FrameSet, now_ns: int) -> tuple[Observation, float]:
-        """Make the observation of a set of frames, and say how many milliseconds that took.
+    def observe(self, frames: FrameSet, now_ns: int) -> Observed:
+        """Make the observation of a set of frames.
 
         Raises:
             ObservationUnavailable: too old, no joint state for its time, or a picture that fails to decode.
         """
-        start = time.perf_counter()
         age_ns = now_ns - frames.stamp_ns
         if age_ns > self._settings.max_age_ns:
             raise ObservationUnavailable(
@@ -131,29 +145,33 @@ class Observations:
                 f"expected at most {self._settings.max_age_ns * 1e-9:.2f} s"
             )
         try:
-            state = self._state_at(frames.stamp_ns)
+            state, joint_stamp_ns = self._state_at(frames.stamp_ns)
             images = {
                 name: rgb(message, name, self._spec.cameras[name], self._settings.pictures)
                 for name, message in frames.messages.items()
             }
         except (JointStateUnavailable, ImageError) as error:
             raise ObservationUnavailable(str(error)) from error
-        return Observation(images=images, state=state), (time.perf_counter() - start) * 1e3
+        return Observed(Observation(images=images, state=state), joint_stamp_ns)
 
-    def _state_at(self, time_ns: int) -> np.ndarray:
+    def _state_at(self, time_ns: int) -> tuple[np.ndarray, int]:
         if not self._spec.state_dim:
-            return np.zeros(0, dtype=np.float32)
+            return np.zeros(0, dtype=np.float32), 0
         with self._lock:
-            positions = self._joints.at(time_ns)
-        return self._settings.state_units.to_policy(positions).astype(np.float32)
+            positions, newest = self._joints.at(time_ns), self._joints.newest()
+        assert newest is not None  # at() has found one
+        return self._settings.state_units.to_policy(positions).astype(np.float32), newest[0]
 
     def _joined(self, messages: dict[str, Any]) -> None:
-        stamp_ns = min(nanoseconds(message.header.stamp) for message in messages.values())
+        stamps = {name: nanoseconds(message.header.stamp) for name, message in messages.items()}
+        oldest = min(stamps, key=lambda name: stamps[name])
+        stamp_ns = stamps[oldest]
         if stamp_ns <= self._last_set_ns:
             return
         self._last_set_ns = stamp_ns
         self.sets += 1
-        self._ready(FrameSet(stamp_ns, self._now_ns, messages))
+        received_ns = dict(self._receipts[oldest])[stamp_ns]
+        self._ready(FrameSet(stamp_ns, received_ns, self._now_ns, messages))
 
     def _joint_fault(self, message: str) -> None:
         self.joint_faults += 1

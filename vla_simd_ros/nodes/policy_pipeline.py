@@ -65,6 +65,7 @@ class PolicyPipeline:
             self._now_ns,
             self._publish,
             self._report_failure,
+            self._warn,
         )
         self._create_interfaces()
         # Last: from here on the worker closes the policy.
@@ -199,6 +200,8 @@ class PolicyPipeline:
             sequence=chunk.sequence,
             epoch=chunk.epoch,
             observation_age_ms=times.observation_age,
+            transport_ms=times.transport,
+            sync_ms=times.sync,
             wait_ms=times.wait,
             preprocess_ms=times.preprocess,
             episode_ms=episode_ms,
@@ -206,8 +209,12 @@ class PolicyPipeline:
             step_ms=times.step,
             postprocess_ms=times.postprocess,
             total_ms=times.total,
+            frame_stamps=[stamp(time_ns) for time_ns in prediction.frame_stamps_ns],
+            joint_stamp=stamp(prediction.joint_stamp_ns),
         )
-        timing.observation_to_publish_ms = (self._now_ns() - prediction.stamp_ns) * 1e-6
+        now_ns = self._now_ns()
+        timing.publish_ms = (now_ns - prediction.ready_ns) * 1e-6
+        timing.observation_to_publish_ms = (now_ns - prediction.stamp_ns) * 1e-6
         return timing
 
     def _now_ns(self) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from vla_simd_ros.inference import Timing
 from vla_simd_ros.nodes.episodes import Episode
+from vla_simd_ros.nodes.messages import nanoseconds
 from vla_simd_ros.nodes.observations import Observations, ObservationUnavailable
 from vla_simd_ros.nodes.policy_settings import PolicySettings
 from vla_simd_ros.nodes.query_worker import FrameSet
@@ -23,22 +26,30 @@ class Times:
     """Milliseconds of a query; the meaning of each is that of the field in QueryTiming."""
 
     observation_age: float
+    transport: float
+    sync: float
     wait: float
     preprocess: float
     query: float
     step: float
     postprocess: float
     total: float
-    episode: float = 0.0
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A chunk in the robot's units, float64 ``[chunk, joints]``, with its capture time."""
+    """A chunk in the robot's units, float64 ``[chunk, joints]``, with its capture time.
+
+    ``ready_ns`` is the time it was there, ``frame_stamps_ns`` and ``joint_stamp_ns`` tell what its
+    observation was made of.
+    """
 
     stamp_ns: int
     rows: np.ndarray
     times: Times
+    ready_ns: int
+    frame_stamps_ns: tuple[int, ...]
+    joint_stamp_ns: int
 
 
 class PolicyRunner:
@@ -51,7 +62,8 @@ class PolicyRunner:
         observations: makes observations of frames.
         clock: the node's clock, nanoseconds.
         publish: publishes a prediction for an episode.
-        report: called with a text when something went wrong.
+        fail: called with a text when the policy failed.
+        warn: called with a text when it could not use something as it was given.
 
     Attributes:
         problem: why the last episode or query failed; empty when it did not.
@@ -66,14 +78,16 @@ class PolicyRunner:
         observations: Observations,
         clock: Callable[[], int],
         publish: Callable[[Prediction, Episode, float], None],
-        report: Callable[[str], None],
+        fail: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._policy = policy
         self._settings = settings
         self._observations = observations
         self._clock = clock
         self._publish = publish
-        self._report = report
+        self._fail = fail
+        self._warn = warn
         self._instruction = instruction
         self.problem = ""
         self.unavailable = ""
@@ -92,33 +106,27 @@ class PolicyRunner:
         self.truncated = bool(self._policy.instruction_truncated)
         if self.truncated:
             limit = self._policy.spec.max_instruction_tokens
-            self._report(f"the instruction is longer than {limit} tokens: the rest is left out")
+            self._warn(f"the instruction is longer than {limit} tokens: the rest is left out")
         return spent
 
     def query(self, frames: FrameSet) -> Prediction | None:
         """Run the policy on the frames; None, with the reason noted, when they give no observation."""
-        start_ns = self._clock()
+        start_ns, start = self._clock(), time.perf_counter()
         try:
-            observation, conversion_ms = self._observations.observe(frames, start_ns)
+            observed = self._observations.observe(frames, start_ns)
         except ObservationUnavailable as error:
             self.skipped += 1
             self._note(unavailable=str(error))
             return None
-        result = self._policy.query(observation)
+        converted = time.perf_counter()
+        result = self._policy.query(observed.observation)
         rows = self._settings.action_units.to_robot(np.asarray(result.actions, dtype=np.float64))
         self._check(rows)
-        spent = result.timing
-        times = Times(
-            observation_age=(start_ns - frames.stamp_ns) * 1e-6,
-            wait=(start_ns - frames.complete_ns) * 1e-6,
-            preprocess=conversion_ms + spent.preprocess_ms,
-            query=spent.query_ms,
-            step=spent.step_ms,
-            postprocess=spent.postprocess_ms,
-            total=conversion_ms + spent.total_ms,
-        )
+        ready_ns, ready = self._clock(), time.perf_counter()
+        times = _times(frames, start_ns, (converted - start) * 1e3, result.timing, (ready - start) * 1e3)
         self._note()
-        return Prediction(frames.stamp_ns, rows, times)
+        stamps = tuple(nanoseconds(message.header.stamp) for message in frames.messages.values())
+        return Prediction(frames.stamp_ns, rows, times, ready_ns, stamps, observed.joint_stamp_ns)
 
     def deliver(self, result: Prediction, episode: Episode, episode_ms: float) -> None:
         """Publish a prediction of the present episode."""
@@ -150,5 +158,23 @@ class PolicyRunner:
 
     def _note(self, problem: str = "", unavailable: str = "") -> None:
         self.problem, self.unavailable = problem, unavailable
-        if problem or unavailable:
-            self._report(problem or unavailable)
+        if problem:
+            self._fail(problem)
+        elif unavailable:
+            self._warn(unavailable)
+
+
+def _times(frames: FrameSet, start_ns: int, conversion: float, spent: Timing, total: float) -> Times:
+    """Stages that follow each other without a gap; ``conversion`` and ``total`` are in milliseconds."""
+    preprocess = conversion + spent.preprocess_ms
+    return Times(
+        observation_age=(start_ns - frames.stamp_ns) * 1e-6,
+        transport=(frames.received_ns - frames.stamp_ns) * 1e-6,
+        sync=(frames.complete_ns - frames.received_ns) * 1e-6,
+        wait=(start_ns - frames.complete_ns) * 1e-6,
+        preprocess=preprocess,
+        query=spent.query_ms,
+        step=spent.step_ms,
+        postprocess=total - preprocess - spent.query_ms - spent.step_ms,
+        total=total,
+    )

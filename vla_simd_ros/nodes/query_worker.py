@@ -44,10 +44,12 @@ class Runner(Protocol):
 class FrameSet:
     """Camera messages that belong together, by camera.
 
-    ``stamp_ns`` is the capture time of the oldest one, ``complete_ns`` the time the last one was received.
+    ``stamp_ns`` is the capture time of the oldest one, ``received_ns`` the time that one was received, and
+    ``complete_ns`` the time the last one was.
     """
 
     stamp_ns: int
+    received_ns: int
     complete_ns: int
     messages: Mapping[str, Any] = field(repr=False)
 
