@@ -367,3 +367,16 @@ def test_the_engine_agrees_with_the_reference(folders: dict[str, Path]) -> None:
         results.append(policy.query(observation()).actions)
         policy.close()
     assert np.abs(results[0] - results[1]).max() <= 2e-6 * np.abs(results[1]).max()
+
+
+def test_cameras_at_the_same_time_give_the_same_bits(folders: dict[str, Path]) -> None:
+    actions = []
+    for changes in (
+        {"threads": 1},
+        {"threads": 2, "threads_per_view": 1},
+        {"threads": 5, "threads_per_view": 2},
+    ):
+        policy = Policy.load(folders["impact"], **changes)
+        policy.set_instruction("put the tape into the box")
+        actions += [policy.query(observation()).actions for _ in range(5)]
+    assert all(np.array_equal(other, actions[0]) for other in actions[1:])

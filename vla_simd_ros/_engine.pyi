@@ -84,6 +84,7 @@ class Engine:
         schedule: str = "dynamic",
         parallel_cutoff: int = 1024,
         block_rows: int = 0,
+        threads_per_branch: int = 0,
         int8: str = "",
     ) -> None: ...
     @property
@@ -96,6 +97,9 @@ class Engine:
     def int8_tile(self) -> tuple[int, int]: ...
     @property
     def affinity(self) -> list[int]: ...
+    @property
+    def branching(self) -> bool:
+        """Whether branches of programs run at the same time."""
     @property
     def tile(self) -> tuple[int, int]: ...
     def pack(
@@ -124,6 +128,18 @@ class ProgramBuilder:
         label: str,
         x: View,
         weights: PackedWeights | Int8Weights,
+        y: View,
+        bias: View | None = None,
+        residual: View | None = None,
+        activation: str = "none",
+        gamma: View | None = None,
+        beta: View | None = None,
+    ) -> None: ...
+    def linear_rows(
+        self,
+        label: str,
+        x: View,
+        weights: View,
         y: View,
         bias: View | None = None,
         residual: View | None = None,
@@ -187,4 +203,5 @@ class ProgramBuilder:
     def mean_rows(self, label: str, x: View, y: View) -> None: ...
     def lookup_u8(self, label: str, x: View, table: View, y: View) -> None: ...
     def embedding(self, label: str, table: View, ids: View, y: View) -> None: ...
+    def set_branch(self, branch: int) -> None: ...
     def build(self) -> Program: ...

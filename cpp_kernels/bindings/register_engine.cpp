@@ -16,7 +16,7 @@ Schedule parse_schedule(const std::string& name) {
 
 std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const std::vector<int>& affinity,
                                     int64_t spin_us, const std::string& schedule, int64_t parallel_cutoff,
-                                    int64_t block_rows, const std::string& int8) {
+                                    int64_t block_rows, int threads_per_branch, const std::string& int8) {
   EngineOptions options;
   options.threads = threads;
   options.isa = isa;
@@ -25,6 +25,7 @@ std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const s
   options.schedule = parse_schedule(schedule);
   options.parallel_cutoff = parallel_cutoff;
   options.block_rows = block_rows;
+  options.threads_per_branch = threads_per_branch;
   options.int8 = int8;
   return std::make_shared<Engine>(options);
 }
@@ -77,7 +78,8 @@ void register_engine(py::module_& module) {
       .def(py::init(&make_engine), py::arg("threads") = 0, py::arg("isa") = "",
            py::arg("affinity") = std::vector<int>{}, py::arg("spin_us") = EngineOptions().spin_us,
            py::arg("schedule") = "dynamic", py::arg("parallel_cutoff") = EngineOptions().parallel_cutoff,
-           py::arg("block_rows") = EngineOptions().block_rows, py::arg("int8") = "",
+           py::arg("block_rows") = EngineOptions().block_rows,
+           py::arg("threads_per_branch") = EngineOptions().threads_per_branch, py::arg("int8") = "",
            py::call_guard<py::gil_scoped_release>(),
            "threads 0: one per usable core, or per CPU in affinity; isa empty: VLA_SIMD_ISA or the best available; "
            "int8 empty: VLA_SIMD_INT8 or the best INT8 kernels with the vectors of isa; "
@@ -86,6 +88,7 @@ void register_engine(py::module_& module) {
       .def_property_readonly("int8_isa", [](const Engine& engine) { return engine.int8_kernels().name; })
       .def_property_readonly("threads", &Engine::threads)
       .def_property_readonly("affinity", &Engine::affinity)
+      .def_property_readonly("branching", &Engine::branching)
       .def_property_readonly("tile", [](const Engine& engine) {
         return std::make_pair(engine.kernels().tile_rows, engine.kernels().tile_cols);
       })

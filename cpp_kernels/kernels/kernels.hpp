@@ -151,6 +151,8 @@ struct KernelTable {
   void (*pack_weights)(const float* w, int64_t n, int64_t k, float* packed, Range panels);
 
   void (*linear)(const LinearArgs&, Range rows, Range panels);
+  // The same for weights as they are given, [n][k], in place of packed ones. A panel is tile_cols of their rows.
+  void (*linear_rows)(const LinearArgs&, Range rows, Range panels);
 
   // Scratch holds one block of patches, for one thread; its size in floats.
   int64_t (*conv2d_scratch)(const Conv2dArgs&);

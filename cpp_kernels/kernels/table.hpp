@@ -9,6 +9,7 @@ namespace vla::VLA_ISA {
 int64_t packed_size(int64_t n, int64_t k);
 void pack_weights(const float* w, int64_t n, int64_t k, float* packed, Range panels);
 void linear(const LinearArgs& args, Range rows, Range panels);
+void linear_rows(const LinearArgs& args, Range rows, Range panels);
 
 int64_t conv2d_scratch(const Conv2dArgs& args);
 void conv2d(const Conv2dArgs& args, Range rows, Range panels, float* scratch);

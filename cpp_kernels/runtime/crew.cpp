@@ -42,7 +42,11 @@ Crew::Crew(int members, Schedule schedule, int64_t spin_us)
   }
 }
 
-void Crew::lead(int64_t chunks, Call call, void* context) {
+void Crew::run_job(int64_t chunks, Call call, void* context) {
+  if (members_ == 1 || chunks <= 1) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) call(context, chunk, 0);
+    return;
+  }
   if (chunks > kMostChunks) throw std::invalid_argument("thread pool: too many chunks");
   member_[0].cpu.store(sched_getcpu(), std::memory_order_relaxed);
   publish(Job{call, context, chunks});

@@ -1,4 +1,4 @@
-// Members that share out the chunks of one job at a time. A crew owns no threads: whoever calls lead() is member 0,
+// Members that share out the chunks of one job at a time. A crew owns no threads: whoever calls run() is member 0,
 // and each thread that calls serve() another one.
 //
 // The chunks are divided among the members beforehand, neighbouring ones together, so that a member finds in its
@@ -14,26 +14,25 @@
 #include <mutex>
 
 #include "runtime/partition.hpp"
+#include "runtime/runner.hpp"
 
 namespace vla {
 
-class Crew {
+class Crew : public Runner {
  public:
-  using Call = void (*)(void* context, int64_t chunk, int member) noexcept;
-
   // A member without work polls for up to spin_us before it sleeps.
   Crew(int members, Schedule schedule, int64_t spin_us);
 
   int members() const { return members_; }
   Schedule schedule() const { return schedule_; }
 
-  // Calls `call` once for each chunk in [0, chunks) and returns when all are done. One leader at a time. With the static
-  // schedule every other member must be serving.
-  void lead(int64_t chunks, Call call, void* context);
+  // The caller of run() leads as member 0. With the static schedule every other member must be serving.
+  void run_job(int64_t chunks, Call call, void* context) override;
   // Does the share of `member` in every job, until the crew is dismissed.
   void serve(int member);
-  // Ends serve().
+  // Ends serve(), until the crew is opened again while nobody is serving.
   void dismiss();
+  void reopen() { dismissed_.store(false); }
   // In a forked child, before the crew is destroyed: leaves alone what its members sleep on.
   void abandon() { static_cast<void>(beds_.release()); }
 

@@ -41,33 +41,52 @@ Engine::Engine(const EngineOptions& options)
       int8_(select_int8(options.int8, kernels_.isa)),
       affinity_(options.affinity),
       pool_(pool_options(options)),
-      sharing_{pool_.threads(), pool_.schedule(), options.parallel_cutoff, options.block_rows} {}
+      sharing_{pool_.threads(), pool_.schedule(), options.parallel_cutoff, options.block_rows,
+               options.threads_per_branch},
+      branches_(pool_.threads(), options.threads_per_branch, options.spin_us) {}
 
 void Engine::prepare(const Program& program) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const WorkspaceNeed need{std::max(capacity_.shared, whole_lines(program.workspace.shared)),
                            std::max(capacity_.per_thread, whole_lines(program.workspace.per_thread))};
   if (need.shared == capacity_.shared && need.per_thread == capacity_.per_thread) return;
-  const int64_t floats = need.shared + need.per_thread * threads();
+  const int64_t floats = need.shared * std::max(1, branches_.crews()) + need.per_thread * threads();
   workspace_ = AlignedBuffer(static_cast<std::size_t>(floats) * sizeof(float));
   if (floats > 0) std::memset(workspace_.data(), 0, workspace_.bytes());  // bring the pages in now, not in a run
   capacity_ = need;
 }
 
+// The threads of a crew, or of the whole team, with scratch memory of their own.
+Team Engine::team(Runner& runner, int crew) {
+  auto* floats = reinterpret_cast<float*>(workspace_.data());
+  float* per_thread = floats + capacity_.shared * std::max(1, branches_.crews());
+  const int64_t first_thread = int64_t{crew} * branches_.threads_per_crew();
+  return Team{kernels_, int8_, runner,
+              Workspace{floats + crew * capacity_.shared, per_thread + first_thread * capacity_.per_thread,
+                        capacity_.per_thread}};
+}
+
+void Engine::run_op(const Program& program, std::size_t op, const Team& team, int64_t* op_ns) {
+  if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
+  const auto start = std::chrono::steady_clock::now();
+  execute(program.ops[op], team);
+  if (op_ns != nullptr) op_ns[op] = elapsed_ns(start);
+}
+
 void Engine::run(const Program& program, int64_t* op_ns) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const AffinityScope scope(affinity_);
-  auto* floats = reinterpret_cast<float*>(workspace_.data());
-  const Team team{kernels_, int8_, pool_, Workspace{floats, floats + capacity_.shared, capacity_.per_thread}};
-  for (std::size_t i = 0; i < program.ops.size(); ++i) {
-    if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
-    if (op_ns == nullptr) {
-      execute(program.ops[i], team);
+  const Team everyone = team(pool_, 0);
+  auto section = program.sections.begin();
+  for (std::size_t op = 0; op < program.ops.size();) {
+    if (!branching() || section == program.sections.end() || section->begin != op) {
+      run_op(program, op++, everyone, op_ns);
       continue;
     }
-    const auto start = std::chrono::steady_clock::now();
-    execute(program.ops[i], team);
-    op_ns[i] = elapsed_ns(start);
+    branches_.run(pool_, program.ops, *section, [&](std::size_t branch_op, int crew, Runner& runner) {
+      run_op(program, branch_op, team(runner, crew), op_ns);
+    });
+    op = section++->end;
   }
   if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
 }

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "kernels/kernels.hpp"
+#include "runtime/branches.hpp"
+#include "runtime/executor.hpp"
 #include "runtime/program.hpp"
 #include "runtime/thread_pool.hpp"
 
@@ -24,6 +26,7 @@ struct EngineOptions {
   Schedule schedule = PoolOptions().schedule;
   int64_t parallel_cutoff = 1024;  // an operation of fewer output elements is done by one thread
   int64_t block_rows = 0;          // for the kernels, see LinearArgs
+  int threads_per_branch = 0;      // 0: all threads on one branch of a program after the other
 };
 
 // A run that was stopped by Engine::cancel().
@@ -49,12 +52,14 @@ class Engine {
   const std::vector<int>& affinity() const { return affinity_; }
   // How programs for this engine are cut.
   const Sharing& sharing() const { return sharing_; }
+  // Whether branches of programs run at the same time.
+  bool branching() const { return branches_.crews() > 1; }
 
   // Makes room for the scratch memory of `program`, so that running it allocates nothing.
   void prepare(const Program& program);
 
   // Runs `program`, which must have been prepared. With `op_ns`, which has one element per operation, stores the
-  // time that each took. One run at a time: a second caller waits. Throws Cancelled or RunError.
+  // time that each took, in which branches may overlap. One run at a time: a second caller waits. Throws Cancelled or RunError.
   void run(const Program& program, int64_t* op_ns = nullptr);
 
   // Packs weights on this engine's threads; see PackedWeights.
@@ -73,11 +78,15 @@ class Engine {
   void resume() { cancelled_.store(false, std::memory_order_relaxed); }
 
  private:
+  Team team(Runner& runner, int crew);
+  void run_op(const Program& program, std::size_t op, const Team& team, int64_t* op_ns);
+
   const KernelTable& kernels_;
   const Int8Table& int8_;
   std::vector<int> affinity_;
   ThreadPool pool_;
   Sharing sharing_;
+  Branches branches_;
   std::mutex mutex_;
   WorkspaceNeed capacity_;
   AlignedBuffer workspace_;

@@ -12,23 +12,24 @@ namespace {
 // Splits `units` (rows, pixels) into chunks and calls the kernel on each range.
 template <typename Kernel>
 void for_ranges(const Team& team, int64_t units, int64_t chunks, Kernel kernel) {
-  team.pool.run(chunks, [&](int64_t chunk, int) noexcept { kernel(slice_of(units, chunks, chunk)); });
+  team.runner.run(chunks, [&](int64_t chunk, int) noexcept { kernel(slice_of(units, chunks, chunk)); });
 }
 
 void execute(const LinearRecord& op, const Team& team) {
-  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
-    team.kernels.linear(op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk));
+  const auto kernel = op.packed ? team.kernels.linear : team.kernels.linear_rows;
+  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
+    kernel(op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk));
   });
 }
 
 void execute(const Conv2dRecord& op, const Team& team) {
-  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
+  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
     team.kernels.conv2d(op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk), team.workspace.of(thread));
   });
 }
 
 void execute(const WinogradRecord& op, const Team& team) {
-  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
+  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
     team.kernels.winograd(op.form, op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk),
                           team.workspace.of(thread));
   });
@@ -38,7 +39,7 @@ void execute(const Int8LinearRecord& op, const Team& team) {
   const Int8Input input = int8_input(team.workspace.shared, op.args.m);
   for_ranges(team, op.args.m, op.quantize_chunks,
              [&](Range rows) { team.int8.quantize_rows(op.args, rows, input); });
-  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
+  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
     team.int8.linear(op.args, input, op.grid.row_range(chunk), op.grid.panel_range(chunk));
   });
 }
@@ -47,7 +48,7 @@ void execute(const Int8LinearRecord& op, const Team& team) {
 void find_int8_scale(const Int8Conv2dRecord& op, const Team& team, float* scale) {
   const int64_t values = op.args.in_h * op.args.in_w * op.args.in_c;
   float* largest = scale + 1;
-  team.pool.run(op.quantize_chunks, [&](int64_t chunk, int) noexcept {
+  team.runner.run(op.quantize_chunks, [&](int64_t chunk, int) noexcept {
     largest[chunk] = team.int8.largest(op.args.x, slice_of(values, op.quantize_chunks, chunk));
   });
   *scale = *std::max_element(largest, largest + op.quantize_chunks) / static_cast<float>(kInt8Limit);
@@ -58,7 +59,7 @@ void execute(const Int8Conv2dRecord& op, const Team& team) {
   find_int8_scale(op, team, input.scales);
   for_ranges(team, op.args.in_h + 2 * op.args.padding, op.quantize_chunks,
              [&](Range rows) { team.int8.quantize_image(op.args, rows, input); });
-  team.pool.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
+  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
     team.int8.conv2d(op.args, input, op.grid.row_range(chunk), op.grid.panel_range(chunk));
   });
 }
@@ -72,7 +73,7 @@ void execute(const AttentionRecord& op, const Team& team) {
   for_ranges(team, op.args.kv_heads, op.pack_chunks,
              [&](Range heads) { team.kernels.attention_pack(op.args, heads, packed); });
   const int64_t tiles = ceil_div(op.args.queries, op.tile_rows);
-  team.pool.run(op.args.heads * op.query_chunks, [&](int64_t chunk, int thread) noexcept {
+  team.runner.run(op.args.heads * op.query_chunks, [&](int64_t chunk, int thread) noexcept {
     const Range part = slice_of(tiles, op.query_chunks, chunk % op.query_chunks);
     const Range queries{part.begin * op.tile_rows, std::min(part.end * op.tile_rows, op.args.queries)};
     team.kernels.attention(op.args, chunk / op.query_chunks, queries, packed, team.workspace.of(thread));

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/program.hpp"
-#include "runtime/thread_pool.hpp"
+#include "runtime/runner.hpp"
 
 namespace vla {
 
@@ -17,7 +17,7 @@ struct Workspace {
 struct Team {
   const KernelTable& kernels;
   const Int8Table& int8;
-  ThreadPool& pool;
+  Runner& runner;
   Workspace workspace;
 };
 

@@ -28,6 +28,7 @@ struct Sharing {
   Schedule schedule = Schedule::kDynamic;
   int64_t parallel_cutoff = 0;  // an operation of fewer output elements is done by one thread
   int64_t block_rows = 0;       // for the kernels, see LinearArgs
+  int threads_per_branch = 0;   // threads of an operation in a branch; 0: all, branches run one after the other
 };
 
 // Chunks for `units` equal pieces of work, each of `unit_cost` floating-point operations.

@@ -19,6 +19,7 @@ namespace vla {
 
 struct LinearRecord {
   LinearArgs args;
+  bool packed = true;  // or weights as they are given
   Grid grid;
 };
 
@@ -117,6 +118,13 @@ using Record =
 struct Op {
   std::string label;
   Record record;
+  int branch = -1;  // of the section it is in, if in any
+};
+
+// Operations [begin, end) in branches that may run at the same time, those of one branch in order.
+struct Section {
+  std::size_t begin = 0, end = 0;
+  int branches = 0;
 };
 
 // Scratch memory that running a program needs, in floats.
@@ -127,6 +135,7 @@ struct WorkspaceNeed {
 
 struct Program {
   std::vector<Op> ops;
+  std::vector<Section> sections;
   WorkspaceNeed workspace;
   std::shared_ptr<Arena> arena;
   // What the records point into.

@@ -69,7 +69,24 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
 }
 
 Sharing ProgramBuilder::sharing_for(int64_t elements) const {
-  return elements < sharing_.parallel_cutoff ? Sharing() : sharing_;
+  if (elements < sharing_.parallel_cutoff) return Sharing();
+  Sharing sharing = sharing_;
+  if (branch_ >= 0 && sharing.threads_per_branch > 0) {
+    sharing.threads = std::min(sharing.threads, sharing.threads_per_branch);
+  }
+  return sharing;
+}
+
+void ProgramBuilder::add(const std::string& label, Record record) {
+  if (branch_ >= 0) {
+    if (program_.ops.empty() || program_.ops.back().branch < 0) {
+      program_.sections.push_back({program_.ops.size(), program_.ops.size(), 0});
+    }
+    Section& section = program_.sections.back();
+    section.end = program_.ops.size() + 1;
+    section.branches = std::max(section.branches, branch_ + 1);
+  }
+  program_.ops.push_back(Op{label, std::move(record), branch_});
 }
 
 void ProgramBuilder::keep(const Operand& operand) {
@@ -141,6 +158,21 @@ void ProgramBuilder::linear(const std::string& label, const Operand& x, std::sha
   keep(x);
   keep(epilogue);
   program_.weights.push_back(std::move(weights));
+  add(label, record);
+}
+
+void ProgramBuilder::linear_rows(const std::string& label, const Operand& x, const Operand& weights, const Operand& y,
+                                 const EpilogueOperands& epilogue) {
+  const OperandCheck check = this->check(label);
+  LinearRecord record;
+  record.args = linear_args(check, x, y, epilogue);
+  record.args.packed = check.f32("weights", weights, y.cols, x.cols);
+  check.require_dense("weights", weights);
+  check.require_apart("weights", weights, y);
+  record.packed = false;
+  record.grid = cut_linear(kernels_, record.args.m, record.args.n, record.args.k, sharing(y));
+  for (const Operand* operand : {&x, &weights}) keep(*operand);
+  keep(epilogue);
   add(label, record);
 }
 

@@ -45,11 +45,18 @@ class ProgramBuilder {
   ProgramBuilder(const KernelTable& kernels, const Int8Table& int8_kernels, const Sharing& sharing,
                  std::shared_ptr<Arena> arena);
 
+  // What is added from now on belongs to this branch of a section, or to none if it is negative. An operation of a
+  // branch must neither read nor overwrite what another branch of its section writes or reads.
+  void set_branch(int branch) { branch_ = branch; }
+
   // y = epilogue(x * weights^T). Weights may also be INT8 ones; then the input is quantized when the program runs.
   void linear(const std::string& label, const Operand& x, std::shared_ptr<const PackedWeights> weights,
               const Operand& y, const EpilogueOperands& epilogue);
   void linear(const std::string& label, const Operand& x, std::shared_ptr<const Int8Weights> weights,
               const Operand& y, const EpilogueOperands& epilogue);
+  // The same with weights [n][k] as they are, which are read row by row.
+  void linear_rows(const std::string& label, const Operand& x, const Operand& weights, const Operand& y,
+                   const EpilogueOperands& epilogue);
   // x and y are images as pixels x channels; the weights are packed as [out_c][kernel.h * kernel.w * in_c]. Those
   // packed for Winograd's method are for a 3x3 kernel with stride and dilation 1.
   void conv2d(const std::string& label, const Operand& x, ImageSize in, std::shared_ptr<const PackedWeights> weights,
@@ -96,11 +103,12 @@ class ProgramBuilder {
   Sharing sharing(const Operand& y) const { return sharing_for(y.rows * y.cols); }
   void keep(const Operand& operand);
   void keep(const EpilogueOperands& epilogue);
-  void add(const std::string& label, Record record) { program_.ops.push_back(Op{label, std::move(record)}); }
+  void add(const std::string& label, Record record);
 
   const KernelTable& kernels_;
   const Int8Table& int8_;
   Sharing sharing_;
+  int branch_ = -1;
   Program program_;
 };
 

@@ -71,15 +71,13 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : *workers_) worker.join();
 }
 
-void ThreadPool::run_job(int64_t chunks, Crew::Call call, void* context) {
-  if (chunks <= 0) return;
-  const bool alone = threads() == 1 || chunks == 1 || fork_generation_ != current_generation();
-  if (alone || inside_team) {
+void ThreadPool::run_job(int64_t chunks, Call call, void* context) {
+  if (inside_team || fork_generation_ != current_generation()) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) call(context, chunk, 0);
     return;
   }
   inside_team = true;
-  crew_.lead(chunks, call, context);
+  crew_.run_job(chunks, call, context);
   inside_team = false;
 }
 

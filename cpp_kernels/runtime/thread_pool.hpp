@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 #include "runtime/crew.hpp"
@@ -22,7 +22,9 @@ struct PoolOptions {
   Schedule schedule = Schedule::kDynamic;
 };
 
-class ThreadPool {
+// A call of run() from inside a body runs its chunks on the spot, with thread 0 reserved for the outermost caller, so
+// bodies that index by thread must not nest.
+class ThreadPool : public Runner {
  public:
   // Throws std::invalid_argument for fewer than one thread or an affinity that cannot be had.
   explicit ThreadPool(const PoolOptions& options);
@@ -33,21 +35,8 @@ class ThreadPool {
   int threads() const { return crew_.members(); }
   Schedule schedule() const { return crew_.schedule(); }
 
-  // Calls body(chunk, thread) once for each chunk in [0, chunks), on the threads of the team, and returns when all are
-  // done; thread is in [0, threads()). One caller at a time. A call from inside a body runs its chunks on the spot,
-  // with thread 0 reserved for the outermost caller, so bodies that index by thread must not nest. The body must not
-  // throw.
-  template <typename Body>
-  void run(int64_t chunks, Body&& body) {
-    using Plain = std::remove_reference_t<Body>;
-    static_assert(std::is_nothrow_invocable_v<Plain&, int64_t, int>, "declare the body noexcept");
-    run_job(chunks, [](void* context, int64_t chunk, int thread) noexcept {
-      (*static_cast<Plain*>(context))(chunk, thread);
-    }, const_cast<void*>(static_cast<const void*>(&body)));
-  }
-
  private:
-  void run_job(int64_t chunks, Crew::Call call, void* context);
+  void run_job(int64_t chunks, Call call, void* context) override;
 
   unsigned fork_generation_ = 0;
   Crew crew_;

@@ -75,11 +75,36 @@ void check_problem(const Problem& p) {
     Matrix y = c.result();
     table.linear(c.args(packed_w, y), {0, p.m}, {0, panels(table, p.n)});
     CHECK(y.intact());
+    Matrix by_rows = c.result();
+    table.linear_rows(c.args(c.w, by_rows), {0, p.m}, {0, panels(table, p.n)});
+    CHECK(by_rows.intact());
     const double tolerance = product_tolerance(p.k);
     for (int64_t i = 0; i < p.m; ++i) {
-      for (int64_t j = 0; j < p.n; ++j) CHECK_CLOSE(y.at(i, j), c.expected(i, j), tolerance);
+      for (int64_t j = 0; j < p.n; ++j) {
+        CHECK_CLOSE(y.at(i, j), c.expected(i, j), tolerance);
+        CHECK_CLOSE(by_rows.at(i, j), c.expected(i, j), tolerance);
+      }
     }
   });
+}
+
+// Whether `kernel` computes the same bits of c's result, with these weights, however its range is cut.
+template <typename Kernel>
+void check_bits(const Case& c, const Floats& weights, int64_t all_panels, Kernel kernel) {
+  Matrix whole = c.result();
+  kernel(c.args(weights, whole), {0, c.p.m}, {0, all_panels});
+  for (const int64_t row_step : {1, 2, 7, 14, 31}) {
+    for (const int64_t panel_step : {1, 3}) {
+      Matrix parts = c.result();
+      const LinearArgs args = c.args(weights, parts);
+      for (int64_t r = 0; r < c.p.m; r += row_step) {
+        for (int64_t q = 0; q < all_panels; q += panel_step) {
+          kernel(args, {r, std::min(c.p.m, r + row_step)}, {q, std::min(all_panels, q + panel_step)});
+        }
+      }
+      CHECK(same_bits(whole.copy(), parts.copy()));
+    }
+  }
 }
 
 }  // namespace
@@ -142,21 +167,8 @@ TEST(bits_do_not_depend_on_the_partition) {
   p.activation = Activation::kRelu;
   const Case c(p);
   for_each_isa([&](const KernelTable& table) {
-    const Floats packed_w = packed(table, c.w, p.n, p.k);
-    Matrix whole = c.result();
-    table.linear(c.args(packed_w, whole), {0, p.m}, {0, panels(table, p.n)});
-    for (const int64_t row_step : {1, 2, 7, 14, 31}) {
-      for (const int64_t panel_step : {1, 3}) {
-        Matrix parts = c.result();
-        const LinearArgs args = c.args(packed_w, parts);
-        for (int64_t r = 0; r < p.m; r += row_step) {
-          for (int64_t q = 0; q < panels(table, p.n); q += panel_step) {
-            table.linear(args, {r, std::min(p.m, r + row_step)}, {q, std::min(panels(table, p.n), q + panel_step)});
-          }
-        }
-        CHECK(same_bits(whole.copy(), parts.copy()));
-      }
-    }
+    check_bits(c, packed(table, c.w, p.n, p.k), panels(table, p.n), table.linear);
+    check_bits(c, c.w, panels(table, p.n), table.linear_rows);
   });
 }
 
@@ -195,6 +207,7 @@ TEST(a_range_writes_only_its_part) {
     Matrix y = c.result();
     const float untouched = y.at(0, 0);
     table.linear(c.args(packed_w, y), {3, 11}, {1, 2});
+    table.linear_rows(c.args(c.w, y), {3, 4}, {1, 2});
     for (int64_t i = 0; i < p.m; ++i) {
       for (int64_t j = 0; j < p.n; ++j) {
         const bool inside = i >= 3 && i < 11 && j / table.tile_cols == 1;

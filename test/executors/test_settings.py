@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from small_policy import INPUTS, small_policy
 
+from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.settings import EngineSettings, SettingError, parse_settings, settings
 from vla_simd_ros.executors.simd_executor import SimdExecutor
+from vla_simd_ros.graph.ir import Lifetime
 
 TABLE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -88,6 +90,30 @@ def test_settings_that_only_divide_the_work_do_not_change_a_bit(text: str) -> No
     for lifetime, inputs in INPUTS.items():
         wanted, got = expected.run(lifetime, inputs), loaded.run(lifetime, inputs)
         assert all(np.array_equal(got[name], wanted[name]) for name in wanted)
+
+
+@pytest.mark.parametrize("text", ["weight_packing=off", "min_panel_rows=4", "min_panel_rows=16"])
+def test_weights_that_are_read_row_by_row_give_the_same_actions(text: str) -> None:
+    changes = parse_settings([text])
+    expected = ReferenceExecutor().load(small_policy())
+    loaded = SimdExecutor(threads=2, **changes).load(small_policy())
+    for lifetime, inputs in INPUTS.items():
+        wanted, got = expected.run(lifetime, inputs), loaded.run(lifetime, inputs)
+        for name, value in wanted.items():
+            assert np.abs(got[name] - value).max() <= 2e-6 * np.abs(value).max()
+
+
+def test_kernels_are_named_after_how_they_read_the_weights() -> None:
+    op = next(op for op in small_policy().programs[Lifetime.QUERY].ops if op.kind == "linear")
+    rows = op.output.shape[0]
+    for changes, kernel in (
+        ({}, "linear_"),
+        ({"weight_packing": "off"}, "linear_rows_"),
+        ({"min_panel_rows": rows}, "linear_"),
+        ({"min_panel_rows": rows + 1}, "linear_rows_"),
+    ):
+        executor = SimdExecutor(threads=1, **changes)
+        assert executor.kernel_name(op).partition(executor.isa)[0] == kernel
 
 
 def test_the_document_lists_all_settings_with_their_defaults() -> None:

@@ -24,6 +24,7 @@ def buffers(draw: st.DrawFn) -> list[Buffer]:
                 last=draw(st.integers(first, 14)),
                 program=draw(st.integers(0, 2)),
                 persistent=draw(st.booleans()) and draw(st.booleans()),
+                branch=draw(st.sampled_from([None, (0, 0), (0, 1), (1, 0)])),
             )
         )
     return made
@@ -87,3 +88,14 @@ def test_no_buffers_need_no_memory() -> None:
 def test_impossible_buffers_are_refused(nbytes: int, first: int, last: int) -> None:
     with pytest.raises(ValueError, match=f"buffer 'x': got {nbytes} bytes in use from {first} to {last}"):
         Buffer("x", nbytes, first, last, program=0)
+
+
+def test_buffers_of_branches_that_run_at_the_same_time_meet() -> None:
+    def buffer(first: int, branch: tuple[int, int] | None, program: int = 0) -> Buffer:
+        return Buffer("b", 8, first, first, program, branch=branch)
+
+    assert buffer(1, (0, 0)).meets(buffer(5, (0, 1)))
+    assert not buffer(1, (0, 0)).meets(buffer(5, (0, 0)))
+    assert not buffer(1, (0, 0)).meets(buffer(5, (1, 1)))
+    assert not buffer(1, (0, 0)).meets(buffer(5, None))
+    assert not buffer(1, (0, 0)).meets(buffer(5, (0, 1), program=1))

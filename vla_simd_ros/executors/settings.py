@@ -2,12 +2,13 @@
 
 What each of them is worth depends on the CPU. None changes what is computed beyond rounding, and those that
 only decide who computes what and when (threads, affinity, waiting, spin_us, schedule, parallel_cutoff,
-block_rows) do not change a bit.
+block_rows, threads_per_view) do not change a bit.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,6 +88,24 @@ class EngineSettings:
         "layers and direct convolutions; 0: as fit the cache",
         maximum=_MOST_ROWS,
     )
+    weight_packing: str = _field(
+        "on",
+        "whether the weights of linear layers are rearranged at load into panels as kernels read them; off: "
+        "they are read row by row",
+        "on",
+        "off",
+    )
+    min_panel_rows: int = _field(
+        1,
+        "linear layers of fewer rows of activations read their weights row by row with weight_packing on too",
+        maximum=_MOST_ROWS,
+    )
+    threads_per_view: int = _field(
+        0,
+        "threads of each camera's backbone, several of which run at the same time then; 0: all threads on "
+        "one camera after the other",
+        maximum=MOST_THREADS,
+    )
     convolution: str = _field(
         DEFAULT_CONVOLUTION,
         "algorithm of the 3x3 and 7x7 convolutions; auto chooses for each layer by a fixed rule, exact the "
@@ -110,6 +129,11 @@ class EngineSettings:
             parse_layers(self.convolution_layers)
         except ValueError as error:
             raise SettingError(str(error)) from None
+
+    @property
+    def panel_rows(self) -> int:
+        """Fewest rows of activations of a linear layer whose weights are packed into panels."""
+        return self.min_panel_rows if self.weight_packing == "on" else sys.maxsize
 
     def but(self, **changes: Any) -> EngineSettings:
         """These settings with some replaced, by name."""

@@ -85,7 +85,8 @@ class SimdExecutor:
         Bringing new memory in takes longer than all else: an executable ``beside`` shares its own.
         """
         memory = beside.memory if isinstance(beside, SimdExecutable) else None
-        return SimdExecutable(compiled, self._engine, self._constants, self._convolutions, memory)
+        panel_rows = self.settings.panel_rows
+        return SimdExecutable(compiled, self._engine, self._constants, self._convolutions, panel_rows, memory)
 
     def cancel(self) -> None:
         """From any thread: the run in flight, and later ones until :meth:`resume`, end with Cancelled."""
@@ -106,7 +107,7 @@ class SimdExecutor:
 
     def kernel_name(self, op: Op) -> str:
         """The kernel that computes ``op``; "view" for operations that compute nothing."""
-        return kernel_name(self._engine, op, self._convolutions)
+        return kernel_name(self._engine, op, self._convolutions, self.settings.panel_rows)
 
 
 def _make_engine(settings: EngineSettings) -> _engine.Engine:
@@ -120,6 +121,7 @@ def _make_engine(settings: EngineSettings) -> _engine.Engine:
             settings.schedule,
             settings.parallel_cutoff,
             settings.block_rows,
+            settings.threads_per_view,
         )
     except ValueError as error:
         raise SettingError(str(error)) from None
@@ -143,12 +145,13 @@ class SimdExecutable:
         engine: _engine.Engine,
         constants: EngineConstants,
         convolutions: ConvolutionChoice,
+        panel_rows: int,
         memory: SharedArena | None,
     ) -> None:
         self._programs = compiled.programs
         self._values = compiled.constants
         ordered = [compiled.programs[lifetime] for lifetime in sorted(compiled.programs)]
-        storage = plan_storage(ordered)
+        storage = plan_storage(ordered, engine.branching)
         plan = plan_arena(list(storage.buffers.values()))
         if memory is None or memory.arena.bytes < plan.nbytes:
             memory = SharedArena(round(plan.nbytes * (1 + _HEADROOM)))
@@ -156,7 +159,9 @@ class SimdExecutable:
         self._mark = object()
         offsets = dict(zip(storage.buffers, plan.offsets, strict=True))
         arena = memory.arena
-        lowering = Lowering(engine, arena, constants, convolutions, storage, offsets, compiled.constants)
+        lowering = Lowering(
+            engine, arena, constants, convolutions, panel_rows, storage, offsets, compiled.constants
+        )
         self._lowered: dict[Lifetime, Lowered] = {p.lifetime: lowering.lower(p) for p in ordered}
         reachable = [t for p in ordered for t in (*p.inputs.values(), *p.provides)]
         self._views = {t: self._array(t, storage.places[t], offsets) for t in reachable}

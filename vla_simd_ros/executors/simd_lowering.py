@@ -9,11 +9,12 @@ from typing import Any
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.convolution import ConvolutionChoice
 from vla_simd_ros.executors.simd_constants import EngineConstants
+from vla_simd_ros.graph.branches import find_branches
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import LazyArray, Op, Tensor
 from vla_simd_ros.graph.programs import Program
-from vla_simd_ros.graph.storage import VIEWS, Place, Storage
+from vla_simd_ros.graph.storage import VIEWS, Place, Storage, matrix_shape
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Lowered:
     kernels: tuple[str, ...]
 
 
-def kernel_name(engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice) -> str:
+def kernel_name(engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice, panel_rows: int) -> str:
     """Algorithm and instruction set, with the register tile of matrix products; "view" for operations that
     compute nothing."""
     if op.kind == "concat" or op.kind in VIEWS:
@@ -35,16 +36,24 @@ def kernel_name(engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice)
         rows, cols = engine.int8_tile
         return f"{op.kind}_int8_{engine.int8_isa}_{rows}x{cols}"
     kernel = convolutions.form(op).name if op.kind == "conv2d" else op.kind
+    if _reads_rows(op, panel_rows):
+        return f"linear_rows_{engine.isa}"
     if op.kind not in ("linear", "conv2d"):
         return f"{kernel}_{engine.isa}"
     rows, cols = engine.tile
     return f"{kernel}_{engine.isa}_{rows}x{cols}"
 
 
+def _reads_rows(op: Op, panel_rows: int) -> bool:
+    """Whether ``op`` is a linear layer whose weights are read row by row as they are."""
+    return op.kind == "linear" and precision_of(op.attrs) != INT8 and matrix_shape(op.output)[0] < panel_rows
+
+
 class Lowering:
     """Lowers the programs of one policy, whose tensors are placed in one arena.
 
-    ``offsets`` are the byte offsets of the tensors that own memory; ``values`` the policy's constants.
+    ``offsets`` are the byte offsets of the tensors that own memory; ``values`` the policy's constants;
+    ``panel_rows`` the fewest rows of a linear layer whose weights are packed into panels.
     """
 
     def __init__(
@@ -53,6 +62,7 @@ class Lowering:
         arena: _engine.Arena,
         constants: EngineConstants,
         convolutions: ConvolutionChoice,
+        panel_rows: int,
         storage: Storage,
         offsets: Mapping[Tensor, int],
         values: Mapping[Tensor, LazyArray],
@@ -61,6 +71,7 @@ class Lowering:
         self._arena = arena
         self._constants = constants
         self._convolutions = convolutions
+        self.panel_rows = panel_rows
         self._storage = storage
         self._offsets = offsets
         self._values = values
@@ -69,7 +80,9 @@ class Lowering:
         """Raises GraphError, naming the operation, for what this executor cannot compute."""
         builder = _engine.ProgramBuilder(self._engine, self._arena)
         sources: list[Op] = []
-        for op in program.ops:
+        branches = find_branches(program) if self._engine.branching else [None] * len(program.ops)
+        for op, branch in zip(program.ops, branches, strict=True):
+            builder.set_branch(-1 if branch is None else branch[1])
             if op.kind == "concat" or op.kind in VIEWS:
                 for copy in self._storage.copies.get(op.output, ()):
                     builder.pointwise(op.output.name, self._view(copy.source), self._view(copy.target))
@@ -80,7 +93,8 @@ class Lowering:
                 raise GraphError(f"{op.kind} '{op.output.name}': the engine has no kernel for it")
             emit(self, builder, op)
             sources.append(op)
-        kernels = tuple(kernel_name(self._engine, op, self._convolutions) for op in sources)
+        panel_rows = self.panel_rows
+        kernels = tuple(kernel_name(self._engine, op, self._convolutions, panel_rows) for op in sources)
         return Lowered(builder.build(), tuple(sources), kernels)
 
     def view(self, tensor: Tensor) -> _engine.View:
@@ -146,10 +160,14 @@ def _epilogue(lowering: Lowering, op: Op) -> dict[str, Any]:
 
 
 def _linear(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
-    x = op.inputs[0]
-    assert x is not None
-    out = lowering.view(op.output)
-    builder.linear(op.output.name, lowering.view(x), lowering.weights(op), out, **_epilogue(lowering, op))
+    x, weight = op.inputs[:2]
+    assert x is not None and weight is not None
+    name, out, epilogue = op.output.name, lowering.view(op.output), _epilogue(lowering, op)
+    if _reads_rows(op, lowering.panel_rows):
+        lowering.constant(op, "weight", weight)
+        builder.linear_rows(name, lowering.view(x), lowering.view(weight), out, **epilogue)
+    else:
+        builder.linear(name, lowering.view(x), lowering.weights(op), out, **epilogue)
 
 
 def _conv2d(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:

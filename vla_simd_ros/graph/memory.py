@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vla_simd_ros.graph.branches import Branch
+
 ALIGNMENT = 64
 """Bytes of a cache line; every buffer starts at one."""
 
@@ -15,6 +17,8 @@ class Buffer:
 
     ``program`` tells programs apart: they run one after the other, so buffers of different programs never
     meet, unless they are ``persistent``: those are in use always, and their positions do not matter.
+    ``branch`` is the one that uses the buffer, where only one does: branches of a section may run at the same
+    time, so that buffers of different ones meet whatever their positions.
     """
 
     name: str
@@ -23,6 +27,7 @@ class Buffer:
     last: int
     program: int
     persistent: bool = False
+    branch: Branch | None = None
 
     def __post_init__(self) -> None:
         if self.nbytes < 1 or self.last < self.first:
@@ -35,7 +40,11 @@ class Buffer:
         """Whether both are in use at some moment."""
         if self.persistent or other.persistent:
             return True
-        return self.program == other.program and self.first <= other.last and other.first <= self.last
+        if self.program != other.program:
+            return False
+        if self.branch and other.branch and self.branch != other.branch and self.branch[0] == other.branch[0]:
+            return True
+        return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)

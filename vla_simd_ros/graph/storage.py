@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from vla_simd_ros.graph.branches import Branch, find_branches
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import DType, Op, Tensor
 from vla_simd_ros.graph.memory import Buffer
@@ -80,11 +81,12 @@ def matrix_shape(tensor: Tensor) -> tuple[int, int]:
     return tensor.size // cols, cols
 
 
-def plan_storage(programs: Sequence[Program]) -> Storage:
+def plan_storage(programs: Sequence[Program], branching: bool = False) -> Storage:
     """Places, buffers and copies for the programs of one policy, given with longer-lived ones first.
 
-    What a program provides is persistent. Raises GraphError for a slice or concatenation that no copy of
-    rows can bring about.
+    What a program provides is persistent. With ``branching``, branches of a program (see
+    :func:`vla_simd_ros.graph.branches.find_branches`) may run at the same time. Raises GraphError for a slice
+    or concatenation that no copy of rows can bring about.
     """
     storage = Storage()
     kept = {tensor for program in programs for tensor in program.provides}
@@ -93,10 +95,13 @@ def plan_storage(programs: Sequence[Program]) -> Storage:
     persistent = {storage.places[tensor].root for tensor in kept}
     for number, program in enumerate(programs):
         constants = {storage.places[tensor].root for tensor in program.constants}
-        for root, (first, last) in _intervals(program, storage).items():
+        branches = find_branches(program) if branching else [None] * len(program.ops)
+        for root, positions in _touched(program, storage).items():
             if root not in constants and root not in storage.buffers:
-                in_use = Buffer(root.name, root.nbytes, first, last, number, persistent=root in persistent)
-                storage.buffers[root] = in_use
+                first, last, branch = _in_use(positions, branches)
+                storage.buffers[root] = Buffer(
+                    root.name, root.nbytes, first, last, number, root in persistent, branch
+                )
     return storage
 
 
@@ -268,18 +273,31 @@ def _require_dense(op: Op, place: Place) -> None:
         )
 
 
-def _intervals(program: Program, storage: Storage) -> dict[Tensor, tuple[int, int]]:
-    """First and last operation to touch each tensor that owns memory; inputs are set before the first."""
-    touched: dict[Tensor, tuple[int, int]] = {}
-
-    def touch(tensor: Tensor, position: int) -> None:
-        root = storage.places[tensor].root
-        first, last = touched.get(root, (position, position))
-        touched[root] = (min(first, position), max(last, position))
-
+def _touched(program: Program, storage: Storage) -> dict[Tensor, list[int]]:
+    """The operations that touch each tensor which owns memory, in order; inputs are set before the first."""
+    touched: dict[Tensor, list[int]] = {}
     for tensor in program.inputs.values():
-        touch(tensor, -1)
+        touched.setdefault(storage.places[tensor].root, []).append(-1)
     for position, op in enumerate(program.ops):
         for tensor in (op.output, *op.operands()):
-            touch(tensor, position)
+            touched.setdefault(storage.places[tensor].root, []).append(position)
     return touched
+
+
+def _in_use(positions: Sequence[int], branches: Sequence[Branch | None]) -> tuple[int, int, Branch | None]:
+    """First and last operation during which a buffer touched at ``positions`` is in use, and the branch whose
+    alone it is. One that is not a single branch's is in use for the whole of the sections it is touched in.
+    """
+    users = {branches[position] if position >= 0 else None for position in positions}
+    first, last = positions[0], positions[-1]
+    if len(users) == 1:
+        return first, last, users.pop()
+    while first > 0 and _same_section(branches[first - 1], branches[first]):
+        first -= 1
+    while 0 <= last < len(branches) - 1 and _same_section(branches[last], branches[last + 1]):
+        last += 1
+    return first, last, None
+
+
+def _same_section(a: Branch | None, b: Branch | None) -> bool:
+    return a is not None and b is not None and a[0] == b[0]

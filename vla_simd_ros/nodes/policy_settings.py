@@ -27,7 +27,7 @@ SO101_JOINTS = ["shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wr
 SO101_LOWER = [-1.91986, -1.74533, -1.69, -1.65806, -2.74385, -0.174533]
 SO101_UPPER = [1.91986, 1.74533, 1.69, 1.65806, 2.84121, 1.74533]
 
-ENGINE_PARAMETERS = ("threads", "isa", "convolution", "waiting", "spin_us")
+ENGINE_PARAMETERS = ("threads", "isa", "convolution", "waiting", "spin_us", "schedule")
 """Settings of the engine that are parameters of the same name, besides affinity: ROS has no empty list."""
 
 
