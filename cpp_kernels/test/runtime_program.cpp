@@ -80,6 +80,10 @@ EpilogueOperands with_residual(const Operand& residual) {
 
 using Adder = std::function<void(ProgramBuilder&)>;
 
+Adder linear_rows(const Operand& weights) {
+  return [=](ProgramBuilder& builder) { builder.linear_rows("probe", at(kX, 4, 8), weights, at(kY, 4, 16), {}); };
+}
+
 Adder conv2d(const Operand& x, ImageSize in, const Window& window, const Operand& y, ImageSize out, int64_t k = 27) {
   return [=](ProgramBuilder& builder) { builder.conv2d("probe", x, in, Fixture().weights(16, k), window, y, out, {}); };
 }
@@ -92,6 +96,14 @@ TEST(what_fits_is_accepted) {
   CHECK(refusal(linear(constant(4, 8), at(kY, 4, 16), with_residual(at(kOther, 1, 16)))).empty());
   CHECK(refusal(conv2d(at(kX, 16, 3), {4, 4}, {{3, 3}, 1, 1, 1}, at(kY, 16, 16), {4, 4})).empty());
   CHECK(refusal(linear(at(kX, 4, 8), at(kArenaBytes - 4 * 16 * 4, 4, 16))).empty());
+}
+
+TEST(weights_that_are_read_row_by_row_must_fit) {
+  CHECK(refusal(linear_rows(constant(16, 8))).empty());
+  CHECK(refusal(linear_rows(at(kOther, 16, 8))).empty());
+  check_refused("weights is 16x9, expected 16x8", linear_rows(constant(16, 9)));
+  check_refused("weights has rows of 8 that are 9 apart", linear_rows(at(kOther, 16, 8, 9)));
+  check_refused("weights shares memory with the output", linear_rows(at(kY - 256, 16, 8)));
 }
 
 TEST(memory_is_not_exceeded) {
