@@ -13,6 +13,6 @@ def package_folder(name: str) -> Path:
 
         try:
             return Path(get_package_share_directory("vla_simd_ros")) / name
-        except PackageNotFoundError:
-            pass
+        except (PackageNotFoundError, OSError):
+            pass  # not installed, or no installation has been sourced
     return Path(__file__).resolve().parents[1] / name

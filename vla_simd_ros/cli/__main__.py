@@ -20,6 +20,7 @@ _COMMANDS = {
     "tune": ("tune_cmd", "choose what is fastest on this processor"),
     "supply": ("supply_cmd", "predict whether a policy keeps a controller supplied with actions"),
     "policy-server": ("policy_server_cmd", "serve a policy to LeRobot's robot_client"),
+    "report": ("report_cmd", "report on a recorded run"),
     "demo": ("demo_cmd", "run a simulated robot with a policy and report what happened"),
 }
 # Extra of this package's distribution that brings an optional module.
@@ -32,6 +33,7 @@ _EXTRAS = {
     "executorch": "bench",
     "mujoco": "sim",
     "matplotlib": "sim",
+    "rosbags": "report",
     "grpc": "server",
     "google": "server",
 }

@@ -19,7 +19,7 @@ _CHUNK_COLOR = "#4D4D4D"
 _AGE_COLOR = "#0072B2"
 _NOT_EXECUTING = {"WAITING": "#DDE6F0", "STARVED": "#F4A3A0", "HOLDING": "#F9D8A8", "STOPPED": "#C9C9C9"}
 _PAUSE_S = 0.5
-_STYLE = {
+STYLE = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -33,39 +33,42 @@ _STYLE = {
 }
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """matplotlib, drawing into files."""
     importlib.import_module("matplotlib").use("Agg")
     return importlib.import_module("matplotlib.pyplot")
 
 
 def draw_timeline(recording: Recording, title: str, path: Path) -> None:
     """Commands, chunk arrivals and observation age over time, as a PNG at `path`."""
-    plt = _pyplot()
-    with plt.rc_context(_STYLE):
+    plt = pyplot()
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             3, 1, figsize=(13.0, 9.5), sharex=True, layout="constrained", height_ratios=(2.2, 1.0, 1.0)
         )
         figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        _draw_commands(axes[0], recording)
+        draw_commands(axes[0], recording)
         _draw_chunks(axes[1], recording)
-        _draw_ages(axes[2], recording)
+        draw_ages(axes[2], recording)
         for each in axes:
-            _mark_epochs(each, recording)
-        _name_epochs(axes[0], recording)
+            mark_epochs(each, recording)
+        name_epochs(axes[0], recording)
         axes[-1].set_xlabel("time since the start of the recording (s)")
         axes[-1].set_xlim(0.0, recording.seconds(recording.end))
         figure.savefig(path, dpi=110)
         plt.close(figure)
 
 
-def _draw_commands(axis: Any, recording: Recording) -> None:
+def draw_commands(axis: Any, recording: Recording) -> None:
+    """Each joint's commands and measured positions."""
     axis.set_title("Joint commands, and the measured positions (thin, dark)")
     axis.set_ylabel("joint angle (rad)")
     commanded, measured = _series(recording, "commands"), _series(recording, "joint_states")
     for index, (name, color) in enumerate(zip(recording.joint_names, _JOINT_COLORS, strict=False)):
         axis.plot(commanded[0], commanded[1][:, index], color=color, linewidth=2.0, label=name, alpha=0.85)
         axis.plot(measured[0], measured[1][:, index], color="black", linewidth=0.5, alpha=0.6)
-    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="joint")
+    if recording.joint_names:
+        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="joint")
 
 
 def _series(recording: Recording, kind: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -94,7 +97,8 @@ def _draw_chunks(axis: Any, recording: Recording) -> None:
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _draw_ages(axis: Any, recording: Recording) -> None:
+def draw_ages(axis: Any, recording: Recording) -> None:
+    """How old observations were at the commands, and the times without rows."""
     axis.set_title("Age of the observation behind each command")
     axis.set_ylabel("age (ms)")
     ages = observation_ages(recording)
@@ -119,12 +123,14 @@ def _spans(recording: Recording, state: str) -> list[tuple[float, float]]:
     ]
 
 
-def _mark_epochs(axis: Any, recording: Recording) -> None:
+def mark_epochs(axis: Any, recording: Recording) -> None:
+    """A line at each instruction."""
     for time, _ in recording.instructions:
         axis.axvline(recording.seconds(time), color="#666666", linewidth=1.0, linestyle=(0, (2, 2)))
 
 
-def _name_epochs(axis: Any, recording: Recording) -> None:
+def name_epochs(axis: Any, recording: Recording) -> None:
+    """Each instruction beside its line."""
     for time, text in recording.instructions:
         axis.annotate(
             f"“{text}”",
@@ -141,8 +147,8 @@ def _name_epochs(axis: Any, recording: Recording) -> None:
 
 def draw_frames(frames: dict[str, npt.NDArray[np.uint8]], path: Path) -> None:
     """One RGB picture [height, width, 3] of each camera, side by side, as a PNG at `path`."""
-    plt = _pyplot()
-    with plt.rc_context({**_STYLE, "axes.grid": False}):
+    plt = pyplot()
+    with plt.rc_context({**STYLE, "axes.grid": False}):
         shape = next(iter(frames.values())).shape
         size = 6.0 * len(frames), 6.0 * shape[0] / shape[1] + 0.3
         figure, axes = plt.subplots(1, len(frames), figsize=size, layout="constrained", squeeze=False)
