@@ -50,6 +50,13 @@ def test_lerobots_so101_units_are_converted() -> None:
     assert settings.action_units.to_robot(policy) == pytest.approx([np.pi / 2, 0, 0, 0, 0, 1.74533])
 
 
+def test_a_delay_to_inject() -> None:
+    assert settings_for(values(), SPEC).inject_delay is None
+    delay = settings_for(values(inject_delay="fixed:200"), SPEC).inject_delay
+    assert delay is not None
+    assert delay.draw(np.random.default_rng(0), 2).tolist() == [0.2, 0.2]
+
+
 def test_columns_that_are_no_joints_keep_their_units() -> None:
     names = ["linear_x", "gripper"]
     spec = replace(SPEC, action_dim=2)
@@ -92,6 +99,7 @@ def test_groups_in_int8_or_all_of_them() -> None:
         ({"joint_units": ["deg", "rad"]}, {}, "joint_units: got 2 values"),
         ({"joint_units": ["range_0_100"], "joint_lower": [2.0]}, {}, "joint_units: .* needs a finite range"),
         ({}, {"env_state_dim": 3}, "observation.environment_state of 3 values"),
+        ({"inject_delay": "slow"}, {}, "inject_delay: 'slow' is no distribution of delays, expected fixed"),
     ],
 )
 def test_what_does_not_fit_the_policy_is_named(

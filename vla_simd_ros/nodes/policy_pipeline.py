@@ -16,6 +16,7 @@ from vla_simd_ros.msg import ActionChunk, QueryTiming
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.diagnostics import Status
 from vla_simd_ros.nodes.episodes import Episode, EpochCounter
+from vla_simd_ros.nodes.injected_delay import InjectedDelay
 from vla_simd_ros.nodes.latched import subscribe_latched
 from vla_simd_ros.nodes.messages import stamp
 from vla_simd_ros.nodes.observations import Observations
@@ -66,6 +67,7 @@ class PolicyPipeline:
             self._publish,
             self._report_failure,
             self._warn,
+            InjectedDelay(settings.inject_delay) if settings.inject_delay else None,
         )
         self._create_interfaces()
         # Last: from here on the worker closes the policy.

@@ -11,6 +11,7 @@ import numpy as np
 
 from vla_simd_ros.inference import Timing
 from vla_simd_ros.nodes.episodes import Episode
+from vla_simd_ros.nodes.injected_delay import InjectedDelay
 from vla_simd_ros.nodes.messages import nanoseconds
 from vla_simd_ros.nodes.observations import Observations, ObservationUnavailable
 from vla_simd_ros.nodes.policy_settings import PolicySettings
@@ -64,6 +65,7 @@ class PolicyRunner:
         publish: publishes a prediction for an episode.
         fail: called with a text when the policy failed.
         warn: called with a text when it could not use something as it was given.
+        delay: what each chunk waits for besides, to try slow policies; None: nothing.
 
     Attributes:
         problem: why the last episode or query failed; empty when it did not.
@@ -80,7 +82,9 @@ class PolicyRunner:
         publish: Callable[[Prediction, Episode, float], None],
         fail: Callable[[str], None],
         warn: Callable[[str], None],
+        delay: InjectedDelay | None = None,
     ) -> None:
+        self._delay = delay
         self._policy = policy
         self._settings = settings
         self._observations = observations
@@ -124,6 +128,8 @@ class PolicyRunner:
         self._check(rows)
         ready_ns, ready = self._clock(), time.perf_counter()
         times = _times(frames, start_ns, (converted - start) * 1e3, result.timing, (ready - start) * 1e3)
+        if self._delay is not None:
+            self._delay.wait()
         self._note()
         stamps = tuple(nanoseconds(message.header.stamp) for message in frames.messages.values())
         return Prediction(frames.stamp_ns, rows, times, ready_ns, stamps, observed.joint_stamp_ns)
@@ -140,10 +146,14 @@ class PolicyRunner:
     def cancel(self) -> None:
         """From any thread: end what runs, and what is run until :meth:`resume`."""
         self._policy.cancel()
+        if self._delay is not None:
+            self._delay.cancel()
 
     def resume(self) -> None:
         """Let the policy run again."""
         self._policy.resume()
+        if self._delay is not None:
+            self._delay.resume()
 
     def close(self) -> None:
         """Free the policy."""

@@ -11,6 +11,8 @@ from rclpy.expand_topic_name import expand_topic_name
 from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from vla_simd_ros.control.chunk import LONGEST_STEP_S, NANOSECONDS
+from vla_simd_ros.control.delay_distribution import FORMS, DelayDistribution, delay_distribution
+from vla_simd_ros.control.schedule import SupplyError
 from vla_simd_ros.control.units import UNITS, JointUnits
 from vla_simd_ros.executors.settings import EngineSettings, settings
 from vla_simd_ros.graph.int8 import FP32, INT8
@@ -166,6 +168,12 @@ PARAMETERS = [
         positive=True,
         maximum=LONGEST_S,
     ),
+    Param(
+        "inject_delay",
+        "",
+        "For tests: a delay between each query's end and its chunk, which makes the policy as much slower: "
+        f"{FORMS}. Empty: none.",
+    ),
 ]
 
 
@@ -197,6 +205,7 @@ class PolicySettings:
     joint_max_extrapolation_ns: int
     camera_timeout_ns: int
     joint_timeout_ns: int
+    inject_delay: DelayDistribution | None = None
 
 
 def load_options(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,7 +263,15 @@ def settings_for(values: Mapping[str, Any], spec: PolicySpec) -> PolicySettings:
         joint_max_extrapolation_ns=_ns(values["joint_max_extrapolation"]),
         camera_timeout_ns=_ns(values["camera_timeout"]),
         joint_timeout_ns=_ns(values["joint_timeout"]),
+        inject_delay=_delay(values["inject_delay"]),
     )
+
+
+def _delay(text: str) -> DelayDistribution | None:
+    try:
+        return delay_distribution(text) if text else None
+    except SupplyError as error:
+        raise ParameterError(f"inject_delay: {error}") from None
 
 
 def _ns(seconds: float) -> int:
