@@ -48,7 +48,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def settings(started: list[list[str]], *options: str) -> dict[str, Any]:
     with pytest.raises(Started):
         demo_cmd.run(_parsed(*options))
-    assert started[-1][1:3] == ["-m", "vla_simd_ros.nodes.demo_run"]
+    assert started[-1][1:3] == ["-m", "vla_simd_ros.nodes.demo_main"]
     return dict(json.loads(started[-1][3]))
 
 

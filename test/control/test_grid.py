@@ -25,6 +25,16 @@ def test_jitter_below_half_a_period_is_removed() -> None:
     assert [grid.next(t) for t in calls] == [0, PERIOD, 2 * PERIOD, 3 * PERIOD]
 
 
+def test_late_steps_and_those_left_out_are_counted() -> None:
+    grid = ControlGrid(PERIOD)
+    for time_ns in (0, PERIOD + 4_900_000, 2 * PERIOD + 5_100_000, 2 * PERIOD + 5_200_000, 6 * PERIOD):
+        grid.next(time_ns)
+    assert (grid.steps, grid.late) == (7, 4)
+    grid.reset()
+    grid.next(99 * PERIOD)
+    assert (grid.steps, grid.late) == (8, 4)
+
+
 def test_a_second_call_in_the_same_step_is_none() -> None:
     grid = ControlGrid(PERIOD)
     grid.next(0)

@@ -35,6 +35,7 @@ def executor_report(number: int, state: str = "EXECUTING", **values: float) -> E
     defaults = {
         "executed_row_age_ms": 400.0 + number,
         "executed_steps": number,
+        "sequence": 1 + number // 10,
         "stale_rows_dropped": 7,
         "starved_steps": 2,
         "position_limited": 0,

@@ -141,7 +141,7 @@ def drive(delay: str, mode: Mode, window: int, seconds: float, seed: int) -> dic
         newest = (robot.now - READY_NS - START) // PERIOD
         frame = max(newest, frame + 1)
         robot.move(max(robot.now, START + frame * PERIOD + READY_NS))
-        result = runner.query(FrameSet(START + frame * PERIOD, robot.now, {}))
+        result = runner.query(FrameSet(START + frame * PERIOD, robot.now, robot.now, {}))
         assert result is not None
         runner.deliver(result, episode, 0.0)
         line = robot.loop.timeline

@@ -14,10 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.control.delay_distribution import FORMS, delay_distribution
+from vla_simd_ros.control.schedule import SupplyError
 from vla_simd_ros.package_files import package_folder
-from vla_simd_ros.sim.demo_policy import SEED, image_size, random_checkpoint
+from vla_simd_ros.sim.demo_policy import SEED, image_size, random_checkpoint, small_checkpoint
 
 _NODES = ("robot_sim_node", "policy_node", "chunk_executor_node")
+_DELAYS_MS = (0, 100, 200, 300, 400, 500, 750, 1000, 1500, 2000)
+_HORIZONS = (4, 8, 12, 16, 24, 32, 50)
+_HORIZON_DELAY = "lognormal:200,0.2"
+_RUN_S, _STUDY_S = 60.0, 12.0
 _INSTRUCTIONS = ("pick up the red cube", "push the blue cube to the left")
 
 
@@ -34,10 +40,15 @@ def add_parser(commands: Any) -> None:
         "print a table, draw a picture. Without a checkpoint, a random untrained IMPACT drives the arm.",
     )
     parser.add_argument(
-        "--duration", type=_seconds, default=60.0, metavar="S", help="seconds to run (default: 60)"
+        "--duration",
+        type=_seconds,
+        metavar="S",
+        help="seconds to run (default: 60; of each run of a study: 12)",
     )
     parser.add_argument(
-        "--checkpoint", type=Path, metavar="DIR", help="LeRobot pretrained_model folder to run"
+        "--checkpoint",
+        metavar="DIR",
+        help="LeRobot pretrained_model folder to run; 'small': a small random one (default for studies)",
     )
     parser.add_argument(
         "--instruction",
@@ -59,12 +70,74 @@ def add_parser(commands: Any) -> None:
         help=f"any other parameter; NODE is one of {', '.join(_NODES)}",
     )
     parser.add_argument(
+        "--inject-delay",
+        type=_delay,
+        metavar="DIST",
+        help=f"make each query slower, in milliseconds: {FORMS}",
+    )
+    _add_studies(parser)
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("out/demo"),
         metavar="DIR",
         help="folder of results (default: out/demo)",
     )
+
+
+def _add_studies(parser: argparse.ArgumentParser) -> None:
+    studies = parser.add_argument_group("instead of one run").add_mutually_exclusive_group()
+    studies.add_argument(
+        "--delay-study",
+        nargs="?",
+        type=_delays,
+        const=list(_DELAYS_MS),
+        metavar="MS,MS",
+        help="one run for each delay added to every query: measured beside predicted supply "
+        f"(default: {','.join(map(str, _DELAYS_MS))})",
+    )
+    studies.add_argument(
+        "--horizon-study",
+        nargs="?",
+        type=_horizons,
+        const=list(_HORIZONS),
+        metavar="S,S",
+        help="one run for each number of rows executed of a chunk, with --inject-delay "
+        f"(default: {','.join(map(str, _HORIZONS))}; {_HORIZON_DELAY})",
+    )
+    studies.add_argument(
+        "--pacing-study", action="store_true", help="queries just in time against back to back"
+    )
+    studies.add_argument(
+        "--verify-supply",
+        action="store_true",
+        help="runs in which many chunks come too late; status 1 where the prediction does not hold",
+    )
+    studies.add_argument(
+        "--soak",
+        nargs="?",
+        type=_minutes,
+        const=30.0,
+        metavar="MINUTES",
+        help="memory each minute, late control steps, losses; status 1 beyond a bound (default: 30)",
+    )
+
+
+def _study(args: argparse.Namespace) -> dict[str, Any]:
+    """The study that was asked for; empty: none."""
+    if args.delay_study:
+        return {"kind": "delay", "values": args.delay_study}
+    if args.horizon_study:
+        return {
+            "kind": "horizon",
+            "values": args.horizon_study,
+            "delay": args.inject_delay or _HORIZON_DELAY,
+        }
+    if args.pacing_study:
+        return {"kind": "pacing"}
+    if args.verify_supply:
+        return {"kind": "verify"}
+    return {"kind": "soak", "minutes": args.soak} if args.soak else {}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,19 +154,14 @@ def run(args: argparse.Namespace) -> int:
             raise DemoUnavailable(f"the demo needs the Python package {module}: {remedy}")
     settings = _settings(args)
     sys.stdout.flush()
-    command = [sys.executable, "-m", "vla_simd_ros.nodes.demo_run", json.dumps(settings)]
+    command = [sys.executable, "-m", "vla_simd_ros.nodes.demo_main", json.dumps(settings)]
     os.execv(sys.executable, command)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """What `demo_run` reads; checks the checkpoint against the simulated robot."""
-    if args.checkpoint is None:
-        folder = random_checkpoint(_say)
-        note = f"random, untrained IMPACT (seed {SEED}): the arm moves without purpose"
-        _say(f"policy: {note}")
-    else:
-        folder = args.checkpoint.resolve()
-        note = ""
+    """What `demo_main` reads; checks the checkpoint against the simulated robot."""
+    study = _study(args)
+    folder, note = _policy(args.checkpoint or ("small" if study else None))
     checkpoint = load_checkpoint(folder)
     width, height = image_size(checkpoint)
     parameters: dict[str, dict[str, str]] = {name: {} for name in _NODES}
@@ -105,17 +173,31 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         parameters["chunk_executor_node"]["mode"] = args.mode
     if args.control_rate is not None:
         parameters["chunk_executor_node"]["control_rate"] = str(args.control_rate)
+    if args.inject_delay:
+        parameters["policy_node"]["inject_delay"] = args.inject_delay
     for node, name, value in args.param:
         parameters[node][name] = value
     return {
         "checkpoint": str(folder),
         "note": note or f"{checkpoint.type} from {folder}",
-        "duration": args.duration,
+        "duration": args.duration or (_STUDY_S if study else _RUN_S),
         "instructions": (args.instruction or list(_INSTRUCTIONS))[:2],
         "parameters": parameters,
         "out": str(args.out.resolve()),
         "config": str(package_folder("config")),
+        "study": study,
     }
+
+
+def _policy(checkpoint: str | None) -> tuple[Path, str]:
+    """The folder of the policy and, where it is not the user's, what to tell about it."""
+    if checkpoint is not None and checkpoint != "small":
+        return Path(checkpoint).resolve(), ""
+    folder = random_checkpoint(_say) if checkpoint is None else small_checkpoint(_say)
+    size = "small, " if checkpoint else ""
+    note = f"{size}random, untrained IMPACT (seed {SEED}): the arm moves without purpose"
+    _say(f"policy: {note}")
+    return folder, note
 
 
 def _say(text: str) -> None:
@@ -127,6 +209,34 @@ def _seconds(text: str) -> float:
     if not 1.0 <= value <= 86400.0:
         raise argparse.ArgumentTypeError(f"'{text}' is out of range, expected 1 to 86400 seconds")
     return value
+
+
+def _minutes(text: str) -> float:
+    value = float(text)
+    if not 0.1 <= value <= 1440.0:
+        raise argparse.ArgumentTypeError(f"'{text}' is out of range, expected 0.1 to 1440 minutes")
+    return value
+
+
+def _delays(text: str) -> list[float]:
+    values = [float(part) for part in text.split(",")]
+    if not all(0.0 <= value <= 10_000.0 for value in values):
+        raise argparse.ArgumentTypeError(f"'{text}' is out of range, expected 0 to 10000 milliseconds each")
+    return values
+
+
+def _horizons(text: str) -> list[int]:
+    values = [int(part) for part in text.split(",")]
+    if min(values) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is out of range, expected 1 row or more each")
+    return values
+
+
+def _delay(text: str) -> str:
+    try:
+        return delay_distribution(text).text
+    except SupplyError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _parameter(text: str) -> tuple[str, str, str]:

@@ -97,6 +97,7 @@ class ControlLoop:
     Attributes:
         timeline: the chunks in execution, with their counters.
         supply: measured delays.
+        grid: the control steps, with how many were late.
         rejections: chunks rejected, by reason.
         chunks_received: chunks that arrived.
         limited: commands changed by a limit, by limit ("position", "velocity", "acceleration").
@@ -111,7 +112,7 @@ class ControlLoop:
         )
         self.supply = SupplyMonitor(config.period_ns)
         self._limiter = Limiter(config.limits, config.period_ns * 1e-9)
-        self._grid = ControlGrid(config.period_ns)
+        self.grid = ControlGrid(config.period_ns)
         self.rejections: Counter[RejectReason] = Counter()
         self.chunks_received = 0
         self.limited: Counter[str] = Counter()
@@ -188,7 +189,7 @@ class ControlLoop:
         """Forget everything that has a time; the arm holds until the next chunk."""
         self.timeline.clock_jumped()
         self.supply.interrupted()
-        self._grid.reset()
+        self.grid.reset()
         self._measured = None
         self._chunk_ns = None
         self._starved_since_ns = None
@@ -213,7 +214,7 @@ class ControlLoop:
         if self._last_ns is not None and now_ns < self._last_ns:
             self.clock_jumped()
         self._last_ns = now_ns
-        time_ns = self._grid.next(now_ns)
+        time_ns = self.grid.next(now_ns)
         if time_ns is None:
             return None
         obstacle = self._obstacle(now_ns)

@@ -24,7 +24,6 @@ Draw = Callable[[np.random.Generator, int], Seconds]
 # As in the exact model: a time this close to a tick or to a row's begin is that one.
 _TOLERANCE = 1e-9
 _DRAWN_AT_ONCE = 256
-_INTERVAL = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class SupplyCounts:
 
 @dataclass(frozen=True)
 class Expected:
-    """A quantity's mean over runs, and the interval that 95 % of the runs lie in."""
+    """A quantity's mean over runs, and the interval that the middle ones of the runs lie in."""
 
     mean: float
     low: float
@@ -120,7 +119,13 @@ class SupplyPrediction:
 
 
 def predict_supply(
-    query_s: Draw, schedule: FrameSchedule, mode: Mode, seconds: float, runs: int = 200, seed: int = 0
+    query_s: Draw,
+    schedule: FrameSchedule,
+    mode: Mode,
+    seconds: float,
+    runs: int = 200,
+    seed: int = 0,
+    confidence: float = 0.95,
 ) -> SupplyPrediction:
     """Simulate so many runs of ``seconds`` each, counted from the first executed row on.
 
@@ -131,6 +136,7 @@ def predict_supply(
         seconds: length of a run.
         runs: how many; each has frames and ticks in another phase.
         seed: of the random numbers.
+        confidence: share of the runs that the intervals hold.
     """
     rng = np.random.default_rng(seed)
     counts = [run_frames(query_s, schedule, mode, seconds, rng) for _ in range(runs)]
@@ -140,7 +146,7 @@ def predict_supply(
         known = values[np.isfinite(values)]
         if not known.size:
             return Expected(math.nan, math.nan, math.nan)
-        low, high = np.percentile(known, _INTERVAL)
+        low, high = np.quantile(known, (0.5 - confidence / 2, 0.5 + confidence / 2))
         return Expected(float(known.mean()), float(low), float(high))
 
     names = ("starved_share", "starved", "stale", "chunks", "mean_age_s", "mean_first_age_s")

@@ -1,8 +1,8 @@
 """Two studies of chunked control: what an added delay does, and what the execution horizon does.
 
 They answer for supply, freshness and computing time what the studies of vla.cpp (Section IV-G) ask of task
-success. A delay is added after the query, before the chunk is delivered: it delays the next query as well
-where the robot waits for the chunk, and does not where queries and motion overlap.
+success. A delay is added after the query, before the chunk is delivered: it stands for slower inference, so
+the next query waits for it, as it does in the policy node (``inject_delay``).
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def delay_study(
         DelayResult(
             delay_s=delay * _MS,
             waiting=blocking(sample + schedule.added_s + delay * _MS, schedule.rate, horizon),
-            overlapping=_overlapping(
-                sample, replace(schedule, added_s=schedule.added_s + delay * _MS), hours
-            ),
+            overlapping=_overlapping(sample + delay * _MS, schedule, hours),
         )
         for delay in _checked_delays(delays_ms)
     ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +18,14 @@ _PATIENCE = (4.0, 2.0)
 
 class ProcessError(RuntimeError):
     """A process ended on its own; the message names it and ends with the last lines of its log."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process has used: seconds of CPU since its start, and bytes of memory that are resident."""
+
+    cpu_s: float
+    resident: int
 
 
 class ProcessGroup:
@@ -58,6 +68,19 @@ class ProcessGroup:
         """The end of a process's log, indented."""
         text = self.log_path(name).read_text(encoding="utf-8", errors="replace")
         return "\n".join(f"    {line}" for line in text.splitlines()[-_LOG_LINES:]) or "    (nothing logged)"
+
+    def usage(self, name: str) -> Usage:
+        """What a process has used until now. Raises ProcessError when it has ended."""
+        process = Path("/proc") / str(self._processes[name].pid)
+        try:
+            # The name, in parentheses, may hold spaces; user and system time are fields 14 and 15.
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            pages = int((process / "statm").read_text().split()[1])
+        except (OSError, IndexError):
+            self.check()
+            raise
+        ticks = int(fields[11]) + int(fields[12])
+        return Usage(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE"))
 
     def check(self) -> None:
         """Raises ProcessError when one of the processes has ended."""

@@ -91,7 +91,7 @@ class DemoRecorder(Node):
         request.transition.id = transition
         return client.call_async(request)
 
-    def request_parameter(self, node: str, name: str, value: str | list[str]) -> Any:
+    def request_parameter(self, node: str, name: str, value: Any) -> Any:
         """Asks a node to set a parameter; a future of the response."""
         client = self.create_client(SetParameters, f"{node}/set_parameters")
         client.wait_for_service(timeout_sec=5.0)

@@ -70,19 +70,30 @@ def distribution(values: Iterable[float]) -> Distribution:
     return Distribution(finite.size, median, p95, p99, float(finite.mean()))
 
 
-def observation_ages(recording: Recording) -> list[tuple[int, float]]:
-    """(time, milliseconds): how old the observation behind a command was when the command was given.
+@dataclass(frozen=True)
+class ExecutedRow:
+    """A command made from a row: when, of which chunk, and how old the chunk's observation was."""
 
-    Two reports about the same command count once.
-    """
-    ages: list[tuple[int, float]] = []
+    time: int
+    sequence: int
+    age_ms: float
+
+
+def executed_rows(recording: Recording) -> list[ExecutedRow]:
+    """The rows that were reported; two reports about the same command count once."""
+    rows: list[ExecutedRow] = []
     steps = -1.0
     for report in recording.executor:
         age = report.values["executed_row_age_ms"]
         if report.state == EXECUTING and math.isfinite(age) and report.values["executed_steps"] != steps:
             steps = report.values["executed_steps"]
-            ages.append((report.time, age))
-    return ages
+            rows.append(ExecutedRow(report.time, int(report.values["sequence"]), age))
+    return rows
+
+
+def observation_ages(recording: Recording) -> list[tuple[int, float]]:
+    """(time, milliseconds): how old the observation behind a command was when the command was given."""
+    return [(row.time, row.age_ms) for row in executed_rows(recording)]
 
 
 def summarize(recording: Recording, cameras: Sequence[str]) -> Report:
@@ -128,7 +139,7 @@ def summarize(recording: Recording, cameras: Sequence[str]) -> Report:
         starvation_probability=last.get("starvation_probability", math.nan),
         supply_rate=last.get("action_supply_rate", math.nan),
         largest_splice_step=last.get("splice_step_max", math.nan),
-        cameras={name: _frames(recording, name) for name in cameras},
+        cameras={name: camera_count(recording, name) for name in cameras},
     )
 
 
@@ -173,7 +184,8 @@ def _window_ms(recording: Recording) -> float:
     return 1000.0 * recording.chunks[-1].window * recording.chunks[-1].step_period
 
 
-def _frames(recording: Recording, camera: str) -> CameraCount:
+def camera_count(recording: Recording, camera: str) -> CameraCount:
+    """Frames of a camera by the last diagnostics of both ends."""
     found: dict[str, int] = {}
     for values in recording.diagnostics.values():
         for kind in ("sent", "received"):

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +18,10 @@ from rclpy.signals import SignalHandlerOptions
 from vla_simd_ros.control.supply import c2_margin, delay_steps
 from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.nodes.demo_plot import draw_frames, draw_timeline
-from vla_simd_ros.nodes.demo_processes import ProcessError, ProcessGroup
+from vla_simd_ros.nodes.demo_processes import ProcessGroup
 from vla_simd_ros.nodes.demo_recorder import DemoRecorder
 from vla_simd_ros.nodes.demo_recording import Recording
-from vla_simd_ros.nodes.demo_report import Report, failure, summarize
-from vla_simd_ros.nodes.demo_table import format_report
+from vla_simd_ros.nodes.demo_report import Report, summarize
 from vla_simd_ros.sim.arm import JOINT_NAMES
 from vla_simd_ros.sim.scene import CAMERAS
 
@@ -61,6 +55,7 @@ class DemoSettings:
     parameters: by node name, values that replace those of the parameter files (ROS command line syntax)
     out: folder of the results
     config: folder of the parameter files
+    study: which series of runs to make instead of one, with its values; empty: none
     """
 
     checkpoint: str
@@ -70,6 +65,7 @@ class DemoSettings:
     parameters: dict[str, dict[str, str]]
     out: Path
     config: Path
+    study: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, text: str) -> DemoSettings:
@@ -210,7 +206,7 @@ class DemoRun:
     def _stop_cameras(self, names: Sequence[str]) -> None:
         self._set_parameter(SIM, "stopped_cameras", list(names) or [""])
 
-    def _set_parameter(self, node: str, name: str, value: str | list[str]) -> None:
+    def _set_parameter(self, node: str, name: str, value: Any) -> None:
         future = self._node.request_parameter(node, name, value)
         self._wait(future.done, _START_TIMEOUT_S, node, f"{node} to set {name}")
         result = future.result().results[0]
@@ -256,87 +252,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return None if isinstance(value, float) and value != value else value
-
-
-def free_domain() -> int:
-    """A ROS domain that nobody on this machine uses: its first participant's port is free.
-
-    The demo commands a robot; in the domain of a real one it could move that.
-    """
-    numbers = list(range(1, 100))
-    random.shuffle(numbers)
-    for number in numbers:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
-            probe.bind(("", 7410 + 250 * number))
-            return number
-    raise DemoError("ROS domains 1 to 99 are all in use on this machine, expected a free one")
-
-
-def demo_environment(config: Path, domain: int) -> dict[str, str]:
-    """What the nodes need in their environment, beside what this process has."""
-    return {
-        "ROS_DOMAIN_ID": str(domain),
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
-        "FASTRTPS_DEFAULT_PROFILES_FILE": str(config / "fastdds_large_images.xml"),
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
-def run_demo(settings: DemoSettings, say: Callable[[str], None]) -> int:
-    """Runs the demo and writes its results; 0 when at least one row of a chunk was executed, else 1.
-
-    Raises ProcessError or DemoError when a node dies or fails, KeyboardInterrupt on SIGINT and SIGTERM; the
-    processes have ended by then.
-    """
-    settings.out.mkdir(parents=True, exist_ok=True)
-    domain = free_domain()
-    os.environ.update(demo_environment(settings.config, domain))
-    say(f"ROS domain {domain}; to look on: ROS_DOMAIN_ID={domain} ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST")
-    # SIGINT too: a process started in the background of a script ignores it otherwise.
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with ProcessGroup(settings.out / "logs", os.environ) as group:
-            run = DemoRun(settings, group, say)
-            try:
-                report = run.execute()
-                say("drawing the pictures")
-                paths = run.write(report)
-            finally:
-                run.close()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    say("results\n\n" + format_report(report) + "\n")
-    say(f"policy: {settings.note}")
-    for path in paths:
-        say(f"wrote {path}")
-    problem = failure(report)
-    if problem:
-        say(f"FAILED: {problem}; logs are in {settings.out / 'logs'}")
-        return 1
-    return 0
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Runs the demo that one JSON argument describes; 0: the arm was driven, 1: not, 130: interrupted."""
-    start = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"[demo {time.monotonic() - start:5.1f} s] {text}", flush=True)
-
-    try:
-        return run_demo(DemoSettings.from_json(arguments[0]), say)
-    except (ProcessError, DemoError) as error:
-        print(f"vla_simd demo: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        say("interrupted; all nodes have ended")
-        return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -107,6 +107,8 @@ def execution_status(loop: ControlLoop, tick: Tick | None, active: bool, new_rej
             "steps executed": loop.timeline.executed_steps,
             "steps starved": loop.timeline.starved_steps,
             "stale rows dropped": loop.timeline.stale_rows,
+            "control steps": loop.grid.steps,
+            "control steps late by more than 5 ms": loop.grid.late,
         }
     )
     return status

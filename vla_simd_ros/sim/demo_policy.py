@@ -19,6 +19,22 @@ from vla_simd_ros.sim.scene import CAMERAS
 
 SEED = 0
 _PROGRESS_S = 4.0
+_SMALL_PICTURE = (96, 128)
+_SMALL = {
+    "dim_model": 64,
+    "heads": 4,
+    "feedforward": 64,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "chunk_size": 50,
+}
+_SMALL_TEXT_ENCODER = {
+    "text_config.d_model": 32,
+    "text_config.d_kv": 8,
+    "text_config.d_ff": 32,
+    "text_config.num_layers": 1,
+    "text_config.num_heads": 2,
+}
 
 
 class CheckpointMismatch(ValueError):
@@ -60,15 +76,27 @@ def random_checkpoint(say: Callable[[str], None]) -> Path:
 
     Progress goes to `say`, at least every five seconds.
     """
-    folder = cache_folder() / f"impact-seed{SEED}-{_recipe_digest()}"
+    what = "a random full-size IMPACT checkpoint (once; about 400 MB)"
+    return _made_once(f"impact-seed{SEED}", synthesis.Options(seed=SEED), what, say)
+
+
+def small_checkpoint(say: Callable[[str], None]) -> Path:
+    """As `random_checkpoint`, of a policy so small that it takes next to no time."""
+    cameras = tuple(synthesis.Camera(name, *_SMALL_PICTURE) for name in CAMERAS)
+    options = synthesis.Options(seed=SEED, cameras=cameras, sizes=_SMALL, settings=_SMALL_TEXT_ENCODER)
+    return _made_once(f"impact-small-seed{SEED}", options, "a small random IMPACT checkpoint (once)", say)
+
+
+def _made_once(name: str, options: synthesis.Options, what: str, say: Callable[[str], None]) -> Path:
+    folder = cache_folder() / f"{name}-{_recipe_digest()}"
     if folder.is_dir():
         return folder
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     unfinished.parent.mkdir(parents=True, exist_ok=True)
-    say(f"making a random full-size IMPACT checkpoint in {folder} (once; about 400 MB)")
+    say(f"making {what} in {folder}")
     try:
         with _heartbeat(lambda seconds: say(f"still making the checkpoint ({seconds:.0f} s)")):
-            synthesis.make_checkpoint("impact", unfinished, synthesis.Options(seed=SEED))
+            synthesis.make_checkpoint("impact", unfinished, options)
         unfinished.replace(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
