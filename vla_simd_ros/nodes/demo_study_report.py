@@ -73,19 +73,22 @@ def draw_study(rows: Sequence[StudyRow], title: str, axis_label: str, path: Path
             found = [getattr(row.measured, field) if field else _per_chunk(row) for row in rows]
             axis.set_title(name)
             axis.set_ylabel(unit)
-            axis.fill_between(
+            axis.errorbar(
                 places,
-                [scale * value.low for value in expected],
-                [scale * value.high for value in expected],
+                [scale * value.mean for value in expected],
+                yerr=[
+                    [scale * (value.mean - value.low) for value in expected],
+                    [scale * (value.high - value.mean) for value in expected],
+                ],
                 color=_PREDICTED,
-                alpha=0.2,
-                linewidth=0.0,
-                label="predicted interval",
+                fmt="s",
+                markersize=5,
+                capsize=4,
+                label="predicted, with its interval",
             )
-            axis.plot(places, [scale * value.mean for value in expected], color=_PREDICTED, label="predicted")
             if field == "starved_share":
                 on_ticks = [scale * row.on_ticks.starved_share for row in rows]
-                axis.plot(places, on_ticks, color=_ON_TICKS, linestyle=":", label="queries on ticks")
+                axis.plot(places, on_ticks, "x", color=_ON_TICKS, label="predicted for queries on ticks")
             axis.plot(
                 places, [scale * value for value in found], "o", color=_MEASURED, label="run of the nodes"
             )
