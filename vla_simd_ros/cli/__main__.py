@@ -21,6 +21,7 @@ _COMMANDS = {
     "supply": ("supply_cmd", "predict whether a policy keeps a controller supplied with actions"),
     "policy-server": ("policy_server_cmd", "serve a policy to LeRobot's robot_client"),
     "report": ("report_cmd", "report on a recorded run"),
+    "replay": ("replay_cmd", "compute a recorded run again and compare"),
     "demo": ("demo_cmd", "run a simulated robot with a policy and report what happened"),
 }
 # Extra of this package's distribution that brings an optional module.

@@ -1,4 +1,4 @@
-"""Node parameters as data: declared with a description, validated together, with errors that say what fits.
+"""The parameters of a lifecycle node: declared with a description, validated together.
 
 Values are checked when the node is configured, so that a wrong value in a parameter file leaves a node that
 can be told the right one, and again whenever one is set.
@@ -6,92 +6,18 @@ can be told the right one, and again whenever one is set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.lifecycle import LifecycleNode
 from rclpy.parameter import Parameter
 
+from vla_simd_ros.nodes.param import LONGEST_S, Param, ParameterError, checked, per_joint
+
+__all__ = ["LONGEST_S", "NodeParameters", "Param", "ParameterError", "per_joint"]
+
 UNCONFIGURED = "unconfigured"
-
-LONGEST_S = 1e6
-"""Most seconds that a parameter may say: eleven days, as good as never."""
-
-
-class ParameterError(Exception):
-    """One or more parameters have values that cannot be used; the text names each."""
-
-
-@dataclass(frozen=True)
-class Param:
-    """A parameter of a node.
-
-    ``default`` gives the type: bool, int, float, str, or a list of one of them (never empty). A number, or
-    each number of a list, lies between ``minimum`` and ``maximum``, the minimum itself being excluded
-    where ``positive`` is set. A string is one of ``choices`` if there are any.
-    """
-
-    name: str
-    default: Any
-    description: str
-    minimum: float | None = None
-    maximum: float | None = None
-    positive: bool = False
-    choices: Sequence[str] = ()
-
-    @property
-    def expectation(self) -> str:
-        """What a value must be, in words; empty when the type says it all."""
-        if self.choices:
-            return "one of " + ", ".join(self.choices)
-        if self.positive:
-            return "above 0" + (f" and at most {self.maximum}" if self.maximum is not None else "")
-        if self.minimum is not None and self.maximum is not None:
-            return f"{self.minimum} to {self.maximum}"
-        if self.minimum is not None:
-            return f"at least {self.minimum}"
-        return "a number" if isinstance(_first(self.default), float) else ""
-
-    def problem(self, value: Any) -> str | None:
-        """What is wrong with a value, or None."""
-        items = list(value) if isinstance(self.default, list) and _is_list(value) else [value]
-        kind = type(_first(self.default))
-        right_type = _is_list(value) == isinstance(self.default, list) and all(
-            _is_a(item, kind) for item in items
-        )
-        if not right_type or not items:
-            many = "a list of " if isinstance(self.default, list) else ""
-            return f"{self.name}: got {value!r}, expected {many}{kind.__name__}"
-        for item in items:
-            if not self._fits(item):
-                return f"{self.name}: got {item!r}, expected {self.expectation}"
-        return None
-
-    def _fits(self, item: Any) -> bool:
-        if isinstance(item, str):
-            return not self.choices or item in self.choices
-        if item != item or (self.positive and not item > 0):
-            return False
-        above = self.minimum is None or item >= self.minimum
-        return above and (self.maximum is None or item <= self.maximum)
-
-
-def _first(default: Any) -> Any:
-    return default[0] if isinstance(default, list) else default
-
-
-def _is_list(value: Any) -> bool:
-    return not isinstance(value, (str, bytes)) and isinstance(value, Sequence)
-
-
-def _is_a(item: Any, kind: type) -> bool:
-    if kind is float:
-        return isinstance(item, (int, float)) and not isinstance(item, bool)
-    if kind is int:
-        return isinstance(item, int) and not isinstance(item, bool)
-    return isinstance(item, kind)
 
 
 class NodeParameters:
@@ -118,10 +44,7 @@ class NodeParameters:
             ParameterError: names every value that does not fit and what was expected.
         """
         values = {name: self._node.get_parameter(name).value for name in self._specs}
-        problems = [self._specs[name].problem(value) for name, value in values.items()]
-        if any(problems):
-            raise ParameterError("; ".join(problem for problem in problems if problem))
-        return {name: _as_declared(self._specs[name].default, value) for name, value in values.items()}
+        return checked(list(self._specs.values()), values)
 
     def _on_set(self, parameters: Sequence[Parameter]) -> SetParametersResult:
         for parameter in parameters:
@@ -135,25 +58,3 @@ class NodeParameters:
             if problem is not None:
                 return SetParametersResult(successful=False, reason=problem)
         return SetParametersResult(successful=True)
-
-
-def _as_declared(default: Any, value: Any) -> Any:
-    if isinstance(default, list):
-        return [_as_declared(default[0], item) for item in value]
-    return float(value) if isinstance(default, float) else value
-
-
-def per_joint(values: Mapping[str, Any], name: str, joints: Sequence[str]) -> list[Any]:
-    """A list parameter with one value per joint; a single value stands for all.
-
-    Raises:
-        ParameterError: another number of values.
-    """
-    given = list(values[name])
-    if len(given) == 1:
-        return given * len(joints)
-    if len(given) != len(joints):
-        raise ParameterError(
-            f"{name}: got {len(given)} values, expected one for all or one for each of {list(joints)}"
-        )
-    return given

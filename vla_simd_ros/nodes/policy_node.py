@@ -17,6 +17,7 @@ from vla_simd_ros.nodes.pipeline_node import PipelineNode
 from vla_simd_ros.nodes.policy_pipeline import PolicyPipeline
 from vla_simd_ros.nodes.policy_settings import PARAMETERS, instruction_problem, load_options, settings_for
 from vla_simd_ros.nodes.process import run_node
+from vla_simd_ros.nodes.topic_names import check_topics
 
 # A checkpoint, an instruction or a setting that does not fit is a ValueError of one kind or another.
 EXPECTED_ERRORS = (ParameterError, ValueError, OSError, ImportError)
@@ -42,6 +43,7 @@ class PolicyNode(PipelineNode[PolicyPipeline]):
         policy = self._load(values["checkpoint"], **options)
         try:
             settings = settings_for(values, policy.spec)
+            check_topics(settings.cameras)
             instruction = self._first_instruction(policy, values["instruction"])
             policy.warm_up()
             pipeline = PolicyPipeline(self, policy, settings, self._epochs, instruction)

@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rclpy.exceptions import InvalidTopicNameException
-from rclpy.expand_topic_name import expand_topic_name
-from rclpy.validate_full_topic_name import validate_full_topic_name
-
 from vla_simd_ros.control.chunk import LONGEST_STEP_S, NANOSECONDS
 from vla_simd_ros.control.delay_distribution import FORMS, DelayDistribution, delay_distribution
 from vla_simd_ros.control.schedule import SupplyError
@@ -19,7 +15,7 @@ from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.int8_groups import int8_setting
 from vla_simd_ros.inference import EXECUTORS
 from vla_simd_ros.nodes.images import COLOUR_ORDERS, PictureSettings
-from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError, per_joint
+from vla_simd_ros.nodes.param import LONGEST_S, Param, ParameterError, per_joint
 from vla_simd_ros.policies.base import PolicySpec
 
 LONGEST_INSTRUCTION = 4096
@@ -317,20 +313,10 @@ def _cameras(text: str, spec: PolicySpec) -> tuple[CameraSource, ...]:
         if name in topics:
             raise ParameterError(f"cameras: '{name}' is named twice in '{text}'")
         topics[name] = topic
-        _check_topic(name, topic)
     names = list(topics) or list(spec.cameras)
     if not names or set(names) != set(spec.cameras):
         raise ParameterError(f"cameras: got {names}, the checkpoint has {list(spec.cameras)}")
     return tuple(CameraSource(name, topics.get(name) or f"camera/{name}/image_raw") for name in spec.cameras)
-
-
-def _check_topic(camera: str, topic: str) -> None:
-    try:
-        if topic:
-            validate_full_topic_name(expand_topic_name(topic, "node", "/"))
-    except (ValueError, InvalidTopicNameException) as error:
-        reason = str(error).splitlines()[0].split(", at ")[0]
-        raise ParameterError(f"cameras: got topic '{topic}' for '{camera}': {reason}") from error
 
 
 def _units(values: Mapping[str, Any], joints: tuple[str, ...], names: tuple[str, ...]) -> JointUnits:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rosbags.highlevel import AnyReader
+from rosbags.highlevel import AnyReader, AnyReaderError
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
@@ -17,6 +17,7 @@ from vla_simd_ros.package_files import package_folder
 
 PACKAGE = "vla_simd_ros"
 _SUFFIXES = (".mcap", ".db3")
+_SPARE_BYTES = 20
 
 
 class BagError(ValueError):
@@ -86,6 +87,10 @@ class Bag:
             if connection.msgcount and connection.topic.startswith(self._prefix)
         }
 
+    def resolve(self, name: str) -> str:
+        """The full name of a topic: a relative one is in the namespace."""
+        return name if name.startswith("/") else self._prefix + name
+
     def topic(self, type_name: str, ending: str = "") -> str | None:
         """The topic of a message type, or None; ``ending`` is how its name has to end.
 
@@ -107,8 +112,17 @@ class Bag:
             return
         with self._errors("is damaged"):
             for connection, time_ns, data in self._reader.messages(connections):
-                message = self._reader.deserialize(data, connection.msgtype)
-                yield Recorded(connection.topic, time_ns, message)
+                yield Recorded(connection.topic, time_ns, self._decode(data, connection.msgtype))
+
+    def _decode(self, data: bytes, kind: str) -> Any:
+        """A message; fastrtps leaves unused bytes behind one with empty sequences at its end."""
+        for spare in range(0, _SPARE_BYTES, 4):
+            try:
+                return self._reader.deserialize(data[: len(data) - spare], kind)
+            except AnyReaderError as error:
+                if "size mismatch" not in str(error):
+                    raise
+        return self._reader.deserialize(data, kind)
 
     def _check_path(self) -> None:
         path = self.path

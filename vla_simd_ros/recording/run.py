@@ -27,9 +27,6 @@ JOINTS = "sensor_msgs/msg/JointState"
 TRAJECTORY, ARRAY = "trajectory_msgs/msg/JointTrajectory", "std_msgs/msg/Float64MultiArray"
 STRING, EPOCH = "std_msgs/msg/String", "std_msgs/msg/UInt64"
 
-STATES = ("INACTIVE", "WAITING", "EXECUTING", "STARVED", "HOLDING", "STOPPED")
-"""By their numbers in ExecutorState.msg."""
-
 _TEXTS = ("header", "mode", "aggregation", "reason", "rejection_reasons", "rejection_counts")
 
 
@@ -44,6 +41,12 @@ class Run:
 def nanoseconds(stamp: Any) -> int:
     """A message stamp as integer nanoseconds."""
     return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
+
+
+def state_name(message: Any) -> str:
+    """The name of the constant that an ExecutorState's state is."""
+    names: dict[Any, str] = {value: name for name, value in vars(type(message)).items() if name.isupper()}
+    return names.get(message.state, "UNKNOWN")
 
 
 def read_run(path: Path, namespace: str = "") -> Run:
@@ -161,7 +164,7 @@ class _Reader:
             ExecutorReport(
                 time=nanoseconds(message.header.stamp),
                 mode=message.mode,
-                state=STATES[message.state],
+                state=state_name(message),
                 values={name: float(getattr(message, name)) for name in names},
                 rejections={
                     reason: int(count)
