@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from vla_simd_ros.checkpoints import CheckpointError, FeatureKind, load_checkpoint
-from vla_simd_ros.inference import Policy
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.inference import InputError, Observation, Policy
 from vla_simd_ros.policies.registry import define_policy
 
 Edit = Callable[[str, Callable[[Any], None]], None]
@@ -123,3 +126,27 @@ def test_path_as_text(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "with space")
 
     assert load_checkpoint(str(tmp_path / "with space")).type == "act"
+
+
+def test_a_renamed_camera_goes_by_the_robots_name_and_changes_no_action(tmp_path: Path) -> None:
+    folder = tmp_path / "act"
+    sizes = {"dim_model": 32, "heads": 2, "feedforward": 32, "chunk_size": 4, "encoder_layers": 1}
+    cameras = (Camera("front", 32, 32), Camera("wrist", 32, 32))
+    make_checkpoint("act", folder, Options(cameras=cameras, sizes=sizes))
+    frames = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    state = np.zeros(6, np.float32)
+    with contextlib.closing(Policy.load(folder, executor="reference")) as policy:
+        plain = policy.query(Observation({"front": frames[0], "wrist": frames[1]}, state)).actions
+
+    preprocessor = json.loads((folder / "policy_preprocessor.json").read_text())
+    step = next(s for s in preprocessor["steps"] if s["registry_name"] == "rename_observations_processor")
+    step["config"]["rename_map"] = {"observation.images.top": "observation.images.front"}
+    (folder / "policy_preprocessor.json").write_text(json.dumps(preprocessor))
+
+    assert list(load_checkpoint(folder).cameras) == ["top", "wrist"]
+    with contextlib.closing(Policy.load(folder, executor="reference")) as policy:
+        assert policy.spec.camera_features == {"top": "front"}
+        renamed = policy.query(Observation({"top": frames[0], "wrist": frames[1]}, state)).actions
+        with pytest.raises(InputError, match="top"):
+            policy.query(Observation({"front": frames[0], "wrist": frames[1]}, state))
+    np.testing.assert_array_equal(renamed, plain)

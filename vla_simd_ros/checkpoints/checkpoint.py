@@ -10,7 +10,7 @@ from typing import Any
 
 from vla_simd_ros.checkpoints import json_file
 from vla_simd_ros.checkpoints.errors import CheckpointError
-from vla_simd_ros.checkpoints.features import Feature, FeatureKind, read_features
+from vla_simd_ros.checkpoints.features import Feature, FeatureKind, camera_name, read_features
 from vla_simd_ros.checkpoints.json_file import read_json_object
 from vla_simd_ros.checkpoints.normalization import Normalizer, Unnormalizer
 from vla_simd_ros.checkpoints.processors import Processors, read_processors
@@ -57,9 +57,13 @@ class Checkpoint:
 
     @property
     def cameras(self) -> dict[str, Feature]:
-        """The image inputs by camera name, in the policy's order."""
+        """The image inputs by camera name, in the policy's order.
+
+        A camera that the preprocessor renames has the robot's name, not its feature's.
+        """
+        robot_keys = {new: old for old, new in self.rename_map.items()}
         images = (f for f in self.features_in.values() if f.kind is FeatureKind.VISUAL)
-        return {feature.camera: feature for feature in images}
+        return {camera_name(robot_keys.get(feature.name, feature.name)): feature for feature in images}
 
     def option(self, name: str, kind: builtins.type, default: Any = None) -> Any:
         """Field ``name`` of config.json, checked to be of JSON type ``kind``.

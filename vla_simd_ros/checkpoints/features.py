@@ -39,10 +39,15 @@ class Feature:
 
     @property
     def camera(self) -> str:
-        """The camera's name: the key without ``observation.images.``, or its last part."""
-        if self.name.startswith(_CAMERA_PREFIX):
-            return self.name[len(_CAMERA_PREFIX) :]
-        return self.name.rsplit(".", 1)[-1]
+        """The camera's name, see `camera_name`."""
+        return camera_name(self.name)
+
+
+def camera_name(key: str) -> str:
+    """The name of the camera behind a feature's key: without ``observation.images.``, or its last part."""
+    if key.startswith(_CAMERA_PREFIX):
+        return key[len(_CAMERA_PREFIX) :]
+    return key.rsplit(".", 1)[-1]
 
 
 def read_features(config: dict[str, Any], group: str, where: object) -> dict[str, Feature]:

@@ -47,6 +47,9 @@ class ActConfig:
             uses_instruction=max_instruction_tokens > 0,
             max_instruction_tokens=max_instruction_tokens,
             temporal_ensemble_coeff=self.temporal_ensemble_coeff,
+            camera_features={
+                name: feature.camera for name, feature in self.cameras.items() if name != feature.camera
+            },
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from vla_simd_ros.graph.ir import Graph
@@ -26,7 +26,8 @@ class PolicySpec:
     takes none. ``chunk_size`` rows are predicted, of which ``n_action_steps`` are meant to be executed.
     ``max_instruction_tokens`` is 0 for a policy without instruction. ``temporal_ensemble_coeff`` is the
     weight decay the policy was configured to blend overlapping chunks with, if it was. ``takes_prefix``:
-    the first rows of a chunk can be given, and the policy predicts their continuation.
+    the first rows of a chunk can be given, and the policy predicts their continuation. ``camera_features``
+    has the checkpoint's own name of each camera that its preprocessor renames.
     """
 
     type: str
@@ -40,6 +41,7 @@ class PolicySpec:
     max_instruction_tokens: int = 0
     temporal_ensemble_coeff: float | None = None
     takes_prefix: bool = False
+    camera_features: Mapping[str, str] = field(default_factory=dict)
 
 
 class PolicyDefinition(Protocol):

@@ -26,7 +26,7 @@ def check_request(request: PolicyRequest, spec: PolicySpec) -> None:
                         f"expects {spec.state_dim}")  # fmt: skip
     if spec.env_state_dim:
         raise WireError("the policy takes an environment state, which this protocol does not carry")
-    given, expected = sorted(request.cameras.values()), sorted(spec.cameras)
+    given, expected = sorted(request.cameras.values()), sorted(_features(spec))
     if given != expected:
         raise WireError(f"the robot's cameras are {', '.join(given) or 'none'}, the policy expects "
                         f"{', '.join(expected) or 'none'}")  # fmt: skip
@@ -37,12 +37,18 @@ def policy_observation(timed: TimedObservation, request: PolicyRequest, spec: Po
 
     Raises :class:`WireError` for a value that is missing or of another kind.
     """
+    names = _features(spec)
     images = {
-        policy_name: _image(robot_name, timed.values, spec.cameras[policy_name])
-        for robot_name, policy_name in request.cameras.items()
+        names[feature]: _image(robot_name, timed.values, spec.cameras[names[feature]])
+        for robot_name, feature in request.cameras.items()
     }
     state = state_vector(timed, request) if spec.state_dim else None
     return Observation(images, state)
+
+
+def _features(spec: PolicySpec) -> dict[str, str]:
+    """The policy's cameras by their own names: the client's renaming stands in for the checkpoint's."""
+    return {spec.camera_features.get(name, name): name for name in spec.cameras}
 
 
 def state_vector(timed: TimedObservation, request: PolicyRequest) -> npt.NDArray[np.float32]:
