@@ -20,6 +20,7 @@ from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.executors.base import Executable
 from vla_simd_ros.executors.reference_executor import ReferenceExecutable, ReferenceExecutor
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
+from vla_simd_ros.fidelity.observations import random_observations
 from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.inference import Cancelled, InputError, Observation, Policy, make_executor
@@ -322,6 +323,21 @@ def test_bad_folders_and_settings_are_named(tmp_path: Path, folders: dict[str, P
         make_executor("reference", EngineSettings(threads=1, isa="avx2", convolution="direct"))
     with pytest.raises(SettingError, match="setting 'tiles' is unknown, expected one of threads, affinity"):
         Policy.load(folders["act"], tiles=4)
+
+
+def test_exact_is_a_keyword(folders: dict[str, Path]) -> None:
+    keywords: list[dict[str, Any]] = [{"exact": True}, {"convolution": "exact"}, {"convolution": "winograd4"}]
+    actions = []
+    for keyword in keywords:
+        policy = Policy.load(folders["act"], threads=1, **keyword)
+        observation = random_observations(load_checkpoint(folders["act"]), 1, 0)[0]
+        actions.append(policy.query(observation).actions)
+    assert np.array_equal(actions[0], actions[1])
+    assert not np.array_equal(actions[0], actions[2])
+    with pytest.raises(
+        SettingError, match="convolution='auto': expected one of exact, direct, flat, winogra"
+    ):
+        Policy.load(folders["act"], exact=True, convolution="auto")
 
 
 def test_groups_of_layers_in_int8(tmp_path: Path) -> None:

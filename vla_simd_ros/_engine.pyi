@@ -165,6 +165,24 @@ class ProgramBuilder:
         gamma: View | None = None,
         beta: View | None = None,
     ) -> None: ...
+    def conv2d_flat(
+        self,
+        label: str,
+        x: View,
+        in_size: Sequence[int],
+        weights: PackedWeights,
+        kernel: Sequence[int],
+        stride: int,
+        padding: int,
+        dilation: int,
+        y: View,
+        out_size: Sequence[int],
+        bias: View | None = None,
+        residual: View | None = None,
+        activation: str = "none",
+        gamma: View | None = None,
+        beta: View | None = None,
+    ) -> None: ...
     def max_pool2d(
         self,
         label: str,

@@ -17,7 +17,7 @@ from vla_simd_ros.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.errors import InstructionError
 from vla_simd_ros.executors.base import Cancelled, Executable, Executor, InputError
 from vla_simd_ros.executors.int8_choice import choose_int8
-from vla_simd_ros.executors.settings import EngineSettings, SettingError
+from vla_simd_ros.executors.settings import EngineSettings, SettingError, keep_exact
 from vla_simd_ros.graph.compile import compile_graph, optimize
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Lifetime
@@ -138,6 +138,7 @@ class Policy:
         executor: str = "simd",
         settings: EngineSettings | str | Path = "default",
         int8: str | Sequence[str] = "",
+        exact: bool = False,
         **changes: Any,
     ) -> Policy:
         """Load a LeRobot ``pretrained_model`` folder.
@@ -148,6 +149,7 @@ class Policy:
         (``threads=2``) replace single ones; the only one for the other executors is ``threads``. ``int8``
         names the groups of layers to compute in int8 ("encoder.ffn,backbone.conv"), "all", or "auto" for
         those that the engine computes faster so on this machine; every other layer is computed in fp32.
+        ``exact`` keeps the fp32 layers as close to float64 as fp32 can (convolution="exact").
         Raises CheckpointError for a folder that does not fit, SettingError for settings that cannot be had,
         TuningError for a file of settings that is of no use here, Int8GroupError for groups that the policy
         does not have.
@@ -156,7 +158,7 @@ class Policy:
         if executor != "simd" and not isinstance(settings, EngineSettings):
             settings = EngineSettings()
         groups = int8 if isinstance(int8, str) else ",".join(int8)
-        chosen = resolve(settings, checkpoint, changes, groups)
+        chosen = resolve(settings, checkpoint, keep_exact(changes) if exact else changes, groups)
         return cls(checkpoint, make_executor(executor, chosen.settings), chosen.int8)
 
     @property

@@ -62,6 +62,16 @@ class Builder {
                weights);
   }
 
+  void conv2d_flat(const std::string& label, const Operand& x, const Size& in,
+                   const std::shared_ptr<PackedWeights>& weights, const Size& kernel, int64_t stride, int64_t padding,
+                   int64_t dilation, const Operand& y, const Size& out, const OptionalView& bias,
+                   const OptionalView& residual, const std::string& activation, const OptionalView& gamma,
+                   const OptionalView& beta) {
+    const EpilogueOperands epilogue{bias, residual, parse_activation(label, activation), gamma, beta};
+    const Window window{image(kernel), stride, padding, dilation};
+    builder_.conv2d_flat(label, x, image(in), weights, window, y, image(out), epilogue);
+  }
+
   void max_pool2d(const std::string& label, const Operand& x, const Size& in, int64_t kernel, int64_t stride,
                   int64_t padding, const Operand& y, const Size& out) {
     builder_.max_pool2d(label, x, image(in), Window{{kernel, kernel}, stride, padding, 1}, y, image(out));
@@ -137,6 +147,9 @@ void register_builder(py::module_& module) {
       .def("linear_rows", &Builder::linear_rows, arg("label"), arg("x"), arg("weights"), arg("y"), arg("bias") = none,
            arg("residual") = none, arg("activation") = "none", arg("gamma") = none, arg("beta") = none)
       .def("conv2d", &Builder::conv2d, arg("label"), arg("x"), arg("in_size"), arg("weights"), arg("kernel"),
+           arg("stride"), arg("padding"), arg("dilation"), arg("y"), arg("out_size"), arg("bias") = none,
+           arg("residual") = none, arg("activation") = "none", arg("gamma") = none, arg("beta") = none)
+      .def("conv2d_flat", &Builder::conv2d_flat, arg("label"), arg("x"), arg("in_size"), arg("weights"), arg("kernel"),
            arg("stride"), arg("padding"), arg("dilation"), arg("y"), arg("out_size"), arg("bias") = none,
            arg("residual") = none, arg("activation") = "none", arg("gamma") = none, arg("beta") = none)
       .def("max_pool2d", &Builder::max_pool2d, arg("label"), arg("x"), arg("in_size"), arg("kernel"), arg("stride"),

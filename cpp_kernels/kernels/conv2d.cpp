@@ -3,6 +3,7 @@
 // and the patches of neighbouring pixels start stride * in_c values apart: that is all a register tile
 // needs to know. Where there is padding, the few image rows that a block of output rows sees are first
 // copied between zeros, so that every patch is whole.
+#include "kernels/copy.hpp"
 #include "kernels/table.hpp"
 #include "kernels/tile.hpp"
 
@@ -28,14 +29,6 @@ int64_t block_rows(const Conv2dArgs& c) {
   if (c.block_rows > 0) return min_of(c.out_h, ceil_div(c.block_rows, c.out_w));
   const int64_t fit = kStripFloats / strip_width(c) - strip_rows(c, 1);
   return max_of(1, min_of(c.out_h, fit / c.stride + 1));
-}
-
-void copy(const float* from, int64_t count, float* to) {
-  over_columns(count, [&](int64_t i, auto part) { store(to + i, load(from + i, part), part); });
-}
-
-void clear(float* to, int64_t count) {
-  over_columns(count, [&](int64_t i, auto part) { store(to + i, zero(), part); });
 }
 
 Strip make_strip(const Conv2dArgs& c, int64_t out_row, int64_t out_rows, float* scratch) {

@@ -157,6 +157,9 @@ struct KernelTable {
   // Scratch holds one block of patches, for one thread; its size in floats.
   int64_t (*conv2d_scratch)(const Conv2dArgs&);
   void (*conv2d)(const Conv2dArgs&, Range rows, Range panels, float* scratch);
+  // Stores the patches of these output pixels, in rows of kernel_h * kernel_w * in_c values from that of pixel 0 on: the
+  // operand that turns the convolution into a linear layer with the same packed filter.
+  void (*conv2d_patches)(const Conv2dArgs&, Range pixels, float* patches);
 
   // The same without dilation by Winograd's method: fewer multiplications, and more rounding, see WinogradForm. Tiles
   // are numbered row by row over the output; the last of a row or column may reach out of it. Filters

@@ -7,7 +7,7 @@ namespace vla::VLA_ISA {
 const KernelTable* kernels() {
   static constexpr KernelTable table = {
       kIsaName,      Vec::kWidth,          kTileRows,        kTileCols,       packed_size, pack_weights,
-      linear,        linear_rows,          conv2d_scratch,       conv2d,           winograd_packed_size,         winograd_pack,
+      linear,        linear_rows,          conv2d_scratch,       conv2d,           conv2d_patches,   winograd_packed_size,         winograd_pack,
       winograd_scratch,  winograd,         max_pool2d,       attention_packed_size,        attention_scratch,
       attention_pack,    attention,        layer_norm,       rms_norm,        binary,      pointwise,
       mean_rows,     lookup_u8,            embedding,        fma_peak,        read_all,

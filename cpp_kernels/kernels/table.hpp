@@ -13,6 +13,7 @@ void linear_rows(const LinearArgs& args, Range rows, Range panels);
 
 int64_t conv2d_scratch(const Conv2dArgs& args);
 void conv2d(const Conv2dArgs& args, Range rows, Range panels, float* scratch);
+void conv2d_patches(const Conv2dArgs& args, Range pixels, float* patches);
 int64_t winograd_packed_size(const WinogradForm& form, int64_t out_c, int64_t in_c);
 void winograd_pack(const WinogradForm& form, const float* w, int64_t out_c, int64_t in_c, float* packed, Range panels);
 int64_t winograd_scratch(const WinogradForm& form, const Conv2dArgs& args);

@@ -28,6 +28,16 @@ void execute(const Conv2dRecord& op, const Team& team) {
   });
 }
 
+void execute(const FlatConv2dRecord& op, const Team& team) {
+  LinearArgs product = op.product;
+  product.x = team.workspace.shared;
+  for_ranges(team, product.m, op.gather_chunks,
+             [&](Range pixels) { team.kernels.conv2d_patches(op.args, pixels, team.workspace.shared); });
+  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
+    team.kernels.linear(product, op.grid.row_range(chunk), op.grid.panel_range(chunk));
+  });
+}
+
 void execute(const WinogradRecord& op, const Team& team) {
   team.runner.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
     team.kernels.winograd(op.form, op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk),

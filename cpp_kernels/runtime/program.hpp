@@ -28,6 +28,14 @@ struct Conv2dRecord {
   Grid grid;
 };
 
+// A convolution as a linear layer of patches, which are all gathered first.
+struct FlatConv2dRecord {
+  Conv2dArgs args;
+  int64_t gather_chunks = 1;
+  LinearArgs product;  // of patches in the shared scratch memory
+  Grid grid;
+};
+
 // A convolution by Winograd's method; the grid's rows are its tiles.
 struct WinogradRecord {
   Conv2dArgs args;
@@ -112,8 +120,9 @@ struct Int8Conv2dRecord {
 };
 
 using Record =
-    std::variant<Int8LinearRecord, Int8Conv2dRecord, LinearRecord, Conv2dRecord, WinogradRecord, MaxPool2dRecord, AttentionRecord, NormRecord, BinaryRecord,
-                 PointwiseRecord, MeanRowsRecord, LookupRecord, EmbeddingRecord>;
+    std::variant<Int8LinearRecord, Int8Conv2dRecord, LinearRecord, Conv2dRecord, FlatConv2dRecord, WinogradRecord,
+                 MaxPool2dRecord, AttentionRecord, NormRecord, BinaryRecord, PointwiseRecord, MeanRowsRecord,
+                 LookupRecord, EmbeddingRecord>;
 
 struct Op {
   std::string label;

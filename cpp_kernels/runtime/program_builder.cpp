@@ -237,6 +237,34 @@ void ProgramBuilder::add_conv2d(const std::string& label, const Conv2dArgs& args
   add(label, WinogradRecord{args, form, cut_winograd(kernels_, tiles, args.out_c, args.in_c, form, sharing)});
 }
 
+void ProgramBuilder::conv2d_flat(const std::string& label, const Operand& x, ImageSize in,
+                                 std::shared_ptr<const PackedWeights> weights, const Window& window, const Operand& y,
+                                 ImageSize out, const EpilogueOperands& epilogue) {
+  const OperandCheck check = this->check(label);
+  FlatConv2dRecord record;
+  record.args = conv2d_args(check, x, in, window, y, out, epilogue);
+  LinearArgs& product = record.product;
+  product.m = out.height * out.width;
+  product.n = y.cols;
+  product.k = window.kernel.height * window.kernel.width * x.cols;
+  check_weights(check, weights, product.n, product.k);
+  check.require(weights->winograd().side == 0, "weights are packed for Winograd's method");
+  product.x_ld = product.k;
+  product.packed = weights->data();
+  product.y = record.args.y;
+  product.y_ld = record.args.y_ld;
+  product.epilogue = record.args.epilogue;
+  product.block_rows = record.args.block_rows;
+  record.gather_chunks = chunk_count(product.m, product.k * kCopyCost, sharing(y));
+  record.grid = cut_linear(kernels_, product.m, product.n, product.k, sharing(y));
+  int64_t& shared = program_.workspace.shared;
+  shared = std::max(shared, product.m * product.k);
+  keep(x);
+  keep(epilogue);
+  program_.weights.push_back(std::move(weights));
+  add(label, record);
+}
+
 void ProgramBuilder::max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,
                                 const Operand& y, ImageSize out) {
   const OperandCheck check = this->check(label);

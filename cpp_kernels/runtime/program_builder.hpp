@@ -63,6 +63,10 @@ class ProgramBuilder {
               const Window& window, const Operand& y, ImageSize out, const EpilogueOperands& epilogue);
   void conv2d(const std::string& label, const Operand& x, ImageSize in, std::shared_ptr<const Int8Weights> weights,
               const Window& window, const Operand& y, ImageSize out, const EpilogueOperands& epilogue);
+  // The same by storing every patch of the image before the product, in the engine's scratch memory.
+  void conv2d_flat(const std::string& label, const Operand& x, ImageSize in,
+                   std::shared_ptr<const PackedWeights> weights, const Window& window, const Operand& y, ImageSize out,
+                   const EpilogueOperands& epilogue);
   void max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,
                   const Operand& y, ImageSize out);
   // bias is (heads * queries) x keys.

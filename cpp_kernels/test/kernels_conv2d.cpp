@@ -86,6 +86,35 @@ void run(const KernelTable& table, const Conv2dArgs& args, Range rows, Range ran
   table.conv2d(args, rows, range, scratch.data());
 }
 
+// The convolution as a linear layer of its patches, gathered in two parts.
+void run_flat(const KernelTable& table, const Conv2dArgs& args) {
+  LinearArgs product;
+  product.m = args.out_h * args.out_w;
+  product.n = args.out_c;
+  product.k = args.kernel_h * args.kernel_w * args.in_c;
+  Floats patches(static_cast<size_t>(product.m * product.k));
+  table.conv2d_patches(args, {product.m / 2, product.m}, patches.data());
+  table.conv2d_patches(args, {0, product.m / 2}, patches.data());
+  product.x = patches.data();
+  product.x_ld = product.k;
+  product.packed = args.packed;
+  product.y = args.y;
+  product.y_ld = args.y_ld;
+  product.epilogue = args.epilogue;
+  table.linear(product, {0, product.m}, {0, panels(table, product.n)});
+}
+
+void check_result(const Case& c, Matrix& y) {
+  const Problem& p = c.p;
+  CHECK(y.intact());
+  const double tolerance = product_tolerance(p.k());
+  for (int64_t i = 0; i < p.out_h() * p.out_w(); ++i) {
+    for (int64_t oc = 0; oc < p.out_c; ++oc) {
+      CHECK_CLOSE(y.at(i, oc), c.expected(i / p.out_w(), i % p.out_w(), oc), tolerance);
+    }
+  }
+}
+
 void check_problem(const Problem& p) {
   const check::Context context(p.name());
   const Case c(p);
@@ -93,13 +122,10 @@ void check_problem(const Problem& p) {
     const Floats packed_w = packed(table, c.w, p.out_c, p.k());
     Matrix y = c.result();
     run(table, c.args(packed_w, y), {0, p.out_h() * p.out_w()}, {0, panels(table, p.out_c)});
-    CHECK(y.intact());
-    const double tolerance = product_tolerance(p.k());
-    for (int64_t i = 0; i < p.out_h() * p.out_w(); ++i) {
-      for (int64_t oc = 0; oc < p.out_c; ++oc) {
-        CHECK_CLOSE(y.at(i, oc), c.expected(i / p.out_w(), i % p.out_w(), oc), tolerance);
-      }
-    }
+    check_result(c, y);
+    Matrix flat = c.result();
+    run_flat(table, c.args(packed_w, flat));
+    check_result(c, flat);
   });
 }
 
@@ -167,6 +193,20 @@ TEST(bits_do_not_depend_on_the_partition) {
       CHECK(same_bits(whole.copy(), parts.copy()));
     }
   });
+}
+
+// A tile adds up a filter of at most 128 values in one go, whichever way its patch is read.
+TEST(patches_of_one_stretch_have_the_bits_of_the_direct_method) {
+  for (const Problem& p : {Problem{9, 14, 12, 40, 3, 3, 1, 1, 1}, Problem{9, 14, 12, 40, 3, 3, 2, 1, 1}}) {
+    const Case c(p);
+    for_each_isa([&](const KernelTable& table) {
+      const Floats packed_w = packed(table, c.w, p.out_c, p.k());
+      Matrix direct = c.result(), flat = c.result();
+      run(table, c.args(packed_w, direct), {0, p.out_h() * p.out_w()}, {0, panels(table, p.out_c)});
+      run_flat(table, c.args(packed_w, flat));
+      CHECK(same_bits(direct.copy(), flat.copy()));
+    });
+  }
 }
 
 CHECK_MAIN()

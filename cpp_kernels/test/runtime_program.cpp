@@ -238,6 +238,12 @@ TEST(filters_for_winograd_fit_only_their_convolutions) {
     const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 9, WinogradForm{2});
     builder.linear("probe", at(kX, 4, 9), filters, at(kY, 4, 16), {});
   });
+  check_refused("packed for Winograd's method", [](ProgramBuilder& builder) {
+    Fixture fixture;
+    const std::vector<float> values(16 * 27, 0.5f);
+    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 27, WinogradForm{2});
+    builder.conv2d_flat("probe", at(kX, 36, 3), {6, 6}, filters, {{3, 3}, 1, 1, 1}, at(kY, 36, 16), {6, 6}, {});
+  });
 }
 
 TEST(the_output_shares_no_memory_with_what_is_read) {

@@ -48,6 +48,10 @@ class Network {
                    epilogue);
     builder.conv2d("winograd4", refined, size, weights(kChannels, 9 * kChannels, {4}), {{3, 3}, 1, 1, 1}, features, size,
                    epilogue);
+    builder.conv2d_flat("flat conv", features, size, weights(kChannels, 9 * kChannels), {{3, 3}, 1, 1, 1}, refined, size,
+                        epilogue);
+    builder.conv2d("last conv", refined, size, weights(kChannels, 9 * kChannels), {{3, 3}, 1, 1, 1}, features, size,
+                   epilogue);
     if (int8) {
       builder.conv2d("int8 conv", refined, size, int8_weights(kChannels, {3, 3 * kChannels}), {{3, 3}, 1, 1, 1},
                      features, size, epilogue);

@@ -39,6 +39,7 @@ def test_there_are_eleven_settings_and_each_changes_one() -> None:
         different = {name for name in settings() if getattr(a, name) != getattr(b, name)}
         assert len(different) == 1
     assert {c.name for c in contrasts(4)}.issuperset({"threads", "waiting", "convolution", "schedule"})
+    assert ("direct", "flat") in [(a.convolution, b.convolution) for a, b in runs.asked]
 
 
 def test_effects_and_reasons() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from small_act import SMALL
 
-from vla_simd_ros.checkpoints.synthesis import Options, make_checkpoint
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli.__main__ import main
 from vla_simd_ros.fidelity import check
 
@@ -49,10 +49,46 @@ def test_the_bound_follows_the_convolution(folder: Path, capsys: pytest.CaptureF
     assert "pass: bound on max abs / largest is 2.000e-06" in out
 
 
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("check") / "seeing"
+    make_checkpoint("act", folder, Options(seed=3, cameras=(Camera("top", 64, 96),), sizes=SMALL))
+    return folder
+
+
+def test_the_error_of_each_convolution(
+    seeing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "result.json"
+    arguments = ["check", str(seeing), "--reference", "float64", "--observations", "2", "--json", str(file)]
+    assert main([*arguments, "--convolution", "winograd2"]) == 0
+    out = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in out.splitlines() if line[:1] == "|"]
+    found = {row[0]: row[1:] for row in rows[2:]}
+    layers = json.loads(file.read_text())["convolutions"]
+    assert list(found) == [layer["layer"] for layer in layers]
+    assert len(found) == 20
+    kinds = {kernel.split("_")[0] for kernel, *_ in found.values()}
+    assert kinds == {"winograd2", "conv2d"}
+    for kernel, absolute, relative, rms in found.values():
+        computed_directly = kernel.startswith("conv2d")
+        assert all((float(value) == 0) == computed_directly for value in (absolute, relative, rms))
+        assert float(relative) < 1e-5
+    assert main(arguments) == 0
+    assert "Convolution" not in capsys.readouterr().out
+    assert "convolutions" not in json.loads(file.read_text())
+
+
+def test_a_policy_without_convolutions_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["check", str(folder), "--reference", "float64", "--observations", "1"]
+    assert main([*arguments, "--exact"]) == 0
+    assert "the policy has no convolutions" in capsys.readouterr().out
+
+
 def test_exact_excludes_what_rounds_more(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(folder), "--exact", "--convolution", "winograd4"]) != 0
     error = capsys.readouterr().err
-    assert "convolution='winograd4': expected one of exact, direct, winograd2 with --exact" in error
+    assert "convolution='winograd4': expected one of exact, direct, flat, winograd2 with exact" in error
 
 
 def test_trace_lists_the_tensors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from vla_simd_ros import _engine
 from vla_simd_ros.executors.convolution import (
     DIRECT,
+    FLAT,
     ConvolutionChoice,
     ConvolutionShape,
     Form,
@@ -100,6 +101,32 @@ def test_a_shape_is_timed_once(caplog: pytest.LogCaptureFixture) -> None:
     assert "winograd2 of conv2d 2.000 ms, winograd2 1.000 ms" in caplog.text
 
 
+@pytest.mark.parametrize("window", [{"kernel": 5}, {"kernel": 1, "stride": 2}, {"dilation": 2}])
+def test_flat_is_for_every_window(window: dict[str, int]) -> None:
+    policy = network(**window)
+    inputs = {"x": np.random.default_rng(8).normal(size=(9, 14, 20)).astype(np.float32)}
+    direct, flat = (
+        SimdExecutor(threads=2, convolution=name).load(policy).run(Lifetime.QUERY, inputs)["y"]
+        for name in ("direct", "flat")
+    )
+    (op,) = convolutions(policy)
+    assert SimdExecutor(convolution="flat").kernel_name(op).startswith("flat_")
+    assert np.abs(flat - direct).max() <= 2e-6 * np.abs(direct).max()
+
+
+def test_flat_stores_no_patches_that_are_the_image() -> None:
+    (op,) = convolutions(network(kernel=1))
+    assert ConvolutionChoice("flat", Clock(direct=1.0, winograd2=1.0, winograd4=1.0)).form(op) == DIRECT
+
+
+def test_flat_leaves_known_layers_to_their_algorithm() -> None:
+    first, second = convolutions(network(layers=2))
+    clock = Clock(direct=1.0, winograd2=1.0, winograd4=1.0)
+    choice = ConvolutionChoice("flat", clock, {SHAPE: Form(4)})
+    assert (choice.form(first), choice.form(second)) == (Form(4), FLAT)
+    assert choice.chosen == {SHAPE: Form(4)}
+
+
 @pytest.mark.parametrize("window", [{"kernel": 1}, {"kernel": 5}, {"stride": 3}, {"dilation": 2}])
 def test_other_windows_are_direct(window: dict[str, int]) -> None:
     (op,) = convolutions(network(**window))
@@ -154,14 +181,21 @@ def test_the_rule_counts_products_and_transforms() -> None:
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    with pytest.raises(ValueError, match="convolution='fft': expected one of auto, exact, direct, winograd2"):
+    with pytest.raises(
+        ValueError, match="convolution='fft': expected one of auto, exact, direct, flat, winograd2"
+    ):
         SimdExecutor(threads=1, convolution="fft")
 
 
 @pytest.mark.parametrize("isa", _engine.available_isas())
 @pytest.mark.parametrize(
     ("setting", "kernel", "tolerance"),
-    [("winograd2", "winograd2_", 3e-6), ("winograd4", "winograd4_", 1e-5), ("measured", "", 1e-5)],
+    [
+        ("flat", "flat_", 2e-6),
+        ("winograd2", "winograd2_", 3e-6),
+        ("winograd4", "winograd4_", 1e-5),
+        ("measured", "", 1e-5),
+    ],
 )
 @pytest.mark.parametrize("stride", [1, 2])
 def test_it_agrees_with_the_reference(

@@ -9,7 +9,7 @@ import pytest
 from small_policy import INPUTS, small_policy
 
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
-from vla_simd_ros.executors.settings import EngineSettings, SettingError, parse_settings, settings
+from vla_simd_ros.executors.settings import EngineSettings, SettingError, keep_exact, parse_settings, settings
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.graph.ir import Lifetime
 
@@ -34,13 +34,39 @@ def test_texts_become_values() -> None:
         ("affinity=0;1", "affinity='0;1': expected 0 to"),
         ("affinity=-1", r"affinity=\(-1,\): expected 0 to"),
         ("waiting=idle", "waiting='idle': expected one of active, passive"),
-        ("convolution=fft", "convolution='fft': expected one of auto, exact, direct, winograd2"),
+        ("convolution=fft", "convolution='fft': expected one of auto, exact, direct, flat, winograd2"),
         ("spin_us=1.5", "spin_us='1.5': expected 0 to 1000000"),
     ],
 )
 def test_what_cannot_be_set_is_said(text: str, message: str) -> None:
     with pytest.raises(SettingError, match=message):
         EngineSettings().but(**parse_settings([text]))
+
+
+def test_exact_names_an_algorithm_unless_there_is_one() -> None:
+    assert keep_exact({"threads": 2}) == {"threads": 2, "convolution": "exact"}
+    layers = "9x14x20-24k3s1p1=winograd2, 9x14x24-24k3s1p0=direct"
+    changes = {"convolution": "direct", "convolution_layers": layers}
+    assert keep_exact(changes) == changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"convolution": "auto"},
+            "convolution='auto': expected one of exact, direct, flat, winograd2 with exact",
+        ),
+        (
+            {"convolution_layers": "9x14x20-24k3s1p1=winograd4"},
+            "9x14x20-24k3s1p1 has 'winograd4', expected one",
+        ),
+        ({"convolution_layers": "all"}, "convolution_layers: 'all' is no layer, expected"),
+    ],
+)
+def test_exact_refuses_what_rounds_more(changes: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        keep_exact(changes)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def contrasts(threads: int) -> list[Contrast]:
         Contrast("Attention kernel", "attention", "materialized", "fused"),
         Contrast("bf16 expansion", "weight_expansion", "off", "on"),
         Contrast("Min. panel rows", "min_panel_rows", 16, 4),
-        Contrast("Convolution", "convolution", "winograd2", "direct"),
+        Contrast("Convolution", "convolution", "direct", "flat"),
         Contrast("Block rows", "block_rows", 0, 64),
         Contrast("Thread schedule", "schedule", "static", "dynamic"),
         Contrast("Parallel cutoff", "parallel_cutoff", 8192, 1024),

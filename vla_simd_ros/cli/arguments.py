@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.executors.convolution import CONVOLUTIONS, EXACT_CONVOLUTIONS
-from vla_simd_ros.executors.settings import SettingError, parse_settings, settings
+from vla_simd_ros.executors.convolution import CONVOLUTIONS
+from vla_simd_ros.executors.settings import keep_exact, parse_settings, settings
 
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
@@ -60,12 +60,7 @@ def setting_changes(args: argparse.Namespace) -> dict[str, Any]:
     or that does not go with ``--exact``."""
     options = {name: getattr(args, name) for name in _OPTIONS if getattr(args, name) is not None}
     changes = {**options, **parse_settings(args.set)}
-    if args.exact and changes.setdefault("convolution", "exact") not in EXACT_CONVOLUTIONS:
-        raise SettingError(
-            f"convolution={changes['convolution']!r}: expected one of {', '.join(EXACT_CONVOLUTIONS)} "
-            "with --exact"
-        )
-    return changes
+    return keep_exact(changes) if args.exact else changes
 
 
 def engine_choice(args: argparse.Namespace, checkpoint: Checkpoint, int8: str = "") -> Choice:

@@ -6,17 +6,23 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_choice
+from vla_simd_ros.cli.convolution_check import convolution_table
 from vla_simd_ros.cli.int8_check import check_int8
 from vla_simd_ros.fidelity.measure import MAX_RMS
 
 if TYPE_CHECKING:
+    from vla_simd_ros.checkpoints import Checkpoint
     from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.fidelity.check import OutputReport
+    from vla_simd_ros.fidelity.convolution_error import ConvolutionError
     from vla_simd_ros.fidelity.trace import TraceEntry
+    from vla_simd_ros.inference import Observation
 
 _INSTRUCTION = "put the tape into the box"
 
@@ -28,7 +34,8 @@ def add_parser(commands: Any) -> None:
         help="compare the engine's actions with a reference implementation",
         description="Run random raw observations (uint8 frames, state in robot units) through the engine and "
         "through a reference in float32 and float64. Exit code 1 if the actions are too far apart. "
-        "With --int8 instead: what each group in int8 adds to the error, and which layers cause it.",
+        "With --convolution or --exact also: how far the output of each convolution is from that of the "
+        "direct method. With --int8 instead: what each group in int8 adds to the error, and which cause it.",
     )
     parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
     parser.add_argument(
@@ -77,12 +84,33 @@ def run(args: argparse.Namespace) -> int:
     if args.trace or not report.passed:
         _progress("tensor by tensor against float64")
         entries = trace_tensors(checkpoint, executor, args.instruction, observations[0], bound)
+    layers = _convolution_errors(args, checkpoint, executor, observations)
     _print(args, report, reference, executor)
     _print_trace(entries, args.trace)
+    if layers is not None:
+        print("\n".join(["", *convolution_table(layers)]))
     if args.json:
         content = _to_json(args, report, reference, executor, entries)
+        if layers is not None:
+            content["convolutions"] = [asdict(layer) for layer in layers]
         args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return 0 if report.passed else 1
+
+
+def _convolution_errors(
+    args: argparse.Namespace,
+    checkpoint: Checkpoint,
+    executor: SimdExecutor,
+    observations: Sequence[Observation],
+) -> list[ConvolutionError] | None:
+    """The error of each convolution where the command line chooses the algorithm."""
+    if args.convolution is None and not args.exact:
+        return None
+    from vla_simd_ros.fidelity.convolution_error import convolution_errors
+    from vla_simd_ros.fidelity.programs import instruct
+
+    _progress("convolution by convolution against the direct method")
+    return convolution_errors(executor, instruct(checkpoint, args.instruction), observations)
 
 
 def _positive(text: str) -> int:

@@ -11,19 +11,20 @@ from typing import NamedTuple
 
 from vla_simd_ros.graph.ir import Op
 
-CONVOLUTIONS = ("auto", "exact", "direct", "winograd2", "winograd4", "measured")
-"""Settings. Winograd's method on tiles of 2x2 or 4x4 output pixels multiplies less, and on 4x4 rounds more.
-"auto" takes what a fixed rule holds for the fastest at each layer, "exact" the same among algorithms that
-round no more than "direct", "measured" what is the fastest when it is loaded. A layer that has no form of
-Winograd's method is computed directly."""
+CONVOLUTIONS = ("auto", "exact", "direct", "flat", "winograd2", "winograd4", "measured")
+"""Settings. "direct" multiplies patches of the image where they are, "flat" stores them all first. Winograd's
+method on tiles of 2x2 or 4x4 output pixels multiplies less, and on 4x4 rounds more. "auto" takes what a fixed
+rule holds for the fastest at each layer, "exact" the same among algorithms that round no more than "direct",
+"measured" what is the fastest when it is loaded. A layer that has no form of Winograd's method is computed
+directly."""
 
 DEFAULT_CONVOLUTION = "auto"
 """The same choice in every process, so the actions are the same to the last bit."""
 
 FIXED_CONVOLUTIONS = ("direct", "winograd2", "winograd4")
-"""The algorithms themselves, without the settings that choose one."""
+"""The algorithms that may be the fastest, without the settings that choose one."""
 
-EXACT_CONVOLUTIONS = ("exact", "direct", "winograd2")
+EXACT_CONVOLUTIONS = ("exact", "direct", "flat", "winograd2")
 """Those that keep the actions as close to float64 as "direct"."""
 
 # More rounding must pay: it has to save this much of the time.
@@ -34,16 +35,25 @@ _LOGGER = logging.getLogger(__name__)
 
 class Form(NamedTuple):
     """How a convolution is computed: with tiles of ``side`` by Winograd's method for square filters of side
-    ``kernel`` with this stride, or directly where ``side`` is 0."""
+    ``kernel`` with this stride; where ``side`` is 0, directly, or with ``flat`` as one matrix product of
+    patches that are stored."""
 
     side: int = 0
     kernel: int = 3
     stride: int = 1
+    flat: bool = False
 
     @property
     def name(self) -> str:
-        """What kernels are called: "conv2d", or "winograd2" and "winograd4" after the side of their tiles."""
+        """What kernels are called: "conv2d", "flat", or, after their tiles, "winograd2" and "winograd4"."""
+        if self.flat:
+            return "flat"
         return f"winograd{self.side}" if self.side else "conv2d"
+
+    @property
+    def packing(self) -> tuple[int, int, int]:
+        """How the engine packs the filters: :attr:`side`, :attr:`kernel` and :attr:`stride`."""
+        return self.side, self.kernel, self.stride
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -69,6 +79,7 @@ class Form(NamedTuple):
 
 
 DIRECT = Form()
+FLAT = Form(flat=True)
 
 # 7x7 filters are transformed along their columns only.
 _TALL_KERNEL, _TALL_VALUES = 7, 13
@@ -83,6 +94,7 @@ _SIDES = {
     "auto": (0, 2, 4),
     "exact": (0, 2),
     "direct": (0,),
+    "flat": (0,),
     "winograd2": (2,),
     "winograd4": (4,),
     "measured": (0, 2, 4),
@@ -180,6 +192,8 @@ class ConvolutionChoice:
     def form(self, op: Op) -> Form:
         """How to compute this convolution."""
         shape = convolution_shape(op)
+        if self._setting == "flat" and shape not in self._chosen and _has_patches(op):
+            return FLAT
         if shape is None:
             return DIRECT
         if shape not in self._chosen:
@@ -223,6 +237,14 @@ def convolution_shape(op: Op) -> ConvolutionShape | None:
     if height != width or (height, stride) not in _FORMS:
         return None
     return ConvolutionShape(x.shape[0], x.shape[1], channels, filters, height, stride, padding)
+
+
+def _has_patches(op: Op) -> bool:
+    """Whether the patches of a convolution are anything else than its image as it is."""
+    if op.kind != "conv2d" or op.attrs.get("precision") == "int8":
+        return False
+    weight = list(op.operands())[1]
+    return weight.shape[1:3] != (1, 1) or op.attrs["stride"] > 1 or op.attrs["padding"] > 0
 
 
 def winograd_form(op: Op, side: int) -> Form:

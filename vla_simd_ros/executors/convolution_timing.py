@@ -24,7 +24,7 @@ def time_convolution(engine: _engine.Engine, shape: ConvolutionShape, form: Form
         form.name,
         x=_engine.View(0, inputs, shape.channels, shape.channels),
         in_size=(shape.height, shape.width),
-        weights=engine.pack(weights, *form),
+        weights=engine.pack(weights, *form.packing),
         kernel=(shape.kernel, shape.kernel),
         stride=shape.stride,
         padding=shape.padding,

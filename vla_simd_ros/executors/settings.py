@@ -13,7 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vla_simd_ros.executors.convolution import CONVOLUTIONS, DEFAULT_CONVOLUTION, parse_layers
+from vla_simd_ros.executors.convolution import (
+    CONVOLUTIONS,
+    DEFAULT_CONVOLUTION,
+    EXACT_CONVOLUTIONS,
+    ConvolutionShape,
+    Form,
+    parse_layers,
+)
 
 MOST_THREADS = 1024
 _LONGEST_SPIN_US = 1_000_000
@@ -108,7 +115,8 @@ class EngineSettings:
     )
     convolution: str = _field(
         DEFAULT_CONVOLUTION,
-        "algorithm of the 3x3 and 7x7 convolutions; auto chooses for each layer by a fixed rule, exact the "
+        "algorithm of convolutions: direct; flat, which stores all patches first; or, where they are 3x3 or "
+        "7x7, Winograd's method; auto chooses for each layer by a fixed rule, exact the "
         "same among those that round no more than direct, measured the fastest when it is loaded",
         *CONVOLUTIONS,
     )
@@ -125,10 +133,7 @@ class EngineSettings:
             value = getattr(self, name)
             if not _fits(setting, value, _DEFAULTS[name]):
                 raise SettingError(f"{name}={value!r}: expected {setting.expectation}")
-        try:
-            parse_layers(self.convolution_layers)
-        except ValueError as error:
-            raise SettingError(str(error)) from None
+        _layers(self.convolution_layers)
 
     @property
     def panel_rows(self) -> int:
@@ -151,6 +156,26 @@ class EngineSettings:
 def settings() -> Mapping[str, Setting]:
     """What there is to set, by name, in the order of :class:`EngineSettings`."""
     return {field.name: field.metadata["setting"] for field in dataclasses.fields(EngineSettings)}
+
+
+def keep_exact(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``changes`` that keep the actions as close to float64 as fp32 can: convolution="exact" where they name
+    none. Raises :class:`SettingError` for those that contradict that."""
+    exact = {"convolution": "exact", **changes}
+    expected = f"expected one of {', '.join(EXACT_CONVOLUTIONS)} with exact"
+    if exact["convolution"] not in EXACT_CONVOLUTIONS:
+        raise SettingError(f"convolution={exact['convolution']!r}: {expected}")
+    for shape, form in _layers(exact.get("convolution_layers", "")).items():
+        if form.side and form.name not in EXACT_CONVOLUTIONS:
+            raise SettingError(f"convolution_layers: {shape} has '{form.name}', {expected}")
+    return exact
+
+
+def _layers(text: str) -> dict[ConvolutionShape, Form]:
+    try:
+        return parse_layers(text)
+    except ValueError as error:
+        raise SettingError(str(error)) from None
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, Any]:

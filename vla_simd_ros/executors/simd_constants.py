@@ -59,7 +59,7 @@ class EngineConstants:
         form of Winograd's method, filters for that."""
 
         def make() -> _engine.PackedWeights:
-            return self._engine.pack(weight.array().reshape(weight.shape[0], -1), *form)
+            return self._engine.pack(weight.array().reshape(weight.shape[0], -1), *form.packing)
 
         return self._packed.setdefault(form, IdentityCache()).get((weight,), make)
 

@@ -131,6 +131,10 @@ class Lowering:
                 raise GraphError(f"{op.kind} '{op.output.name}': {error}") from None
         return self._constants.packed(weight, self._convolutions.form(op))
 
+    def is_flat(self, op: Op) -> bool:
+        """Whether the patches of a convolution are stored before it is computed."""
+        return self._convolutions.form(op).flat
+
     def pixel_table(self, op: Op) -> _engine.View:
         _, offset, divisor = op.inputs
         table = self._constants.pixel_table(
@@ -174,7 +178,8 @@ def _conv2d(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None
     x, weight = op.inputs[:2]
     assert x is not None and weight is not None
     window = {name: op.attrs[name] for name in ("stride", "padding", "dilation")}
-    builder.conv2d(
+    emit: Callable[..., None] = builder.conv2d_flat if lowering.is_flat(op) else builder.conv2d
+    emit(
         op.output.name,
         x=lowering.view(x),
         in_size=x.shape[:2],
