@@ -43,14 +43,14 @@ class Network {
     epilogue.beta = constant(1, kChannels);
     const ImageSize size{kHeight, kWidth};
     builder.conv2d("conv", pixels, size, weights(kChannels, 27), {{3, 3}, 1, 1, 1}, features, size, epilogue);
+    const Operand flat = place(kPixels, kChannels);
+    builder.conv2d_flat("flat conv", pixels, size, weights(kChannels, 27), {{3, 3}, 1, 1, 1}, flat, size, epilogue);
+    EpilogueOperands added = epilogue;
+    added.residual = flat;
     const Operand refined = place(kPixels, kChannels);
     builder.conv2d("winograd2", features, size, weights(kChannels, 9 * kChannels, {2}), {{3, 3}, 1, 1, 1}, refined, size,
-                   epilogue);
+                   added);
     builder.conv2d("winograd4", refined, size, weights(kChannels, 9 * kChannels, {4}), {{3, 3}, 1, 1, 1}, features, size,
-                   epilogue);
-    builder.conv2d_flat("flat conv", features, size, weights(kChannels, 9 * kChannels), {{3, 3}, 1, 1, 1}, refined, size,
-                        epilogue);
-    builder.conv2d("last conv", refined, size, weights(kChannels, 9 * kChannels), {{3, 3}, 1, 1, 1}, features, size,
                    epilogue);
     if (int8) {
       builder.conv2d("int8 conv", refined, size, int8_weights(kChannels, {3, 3 * kChannels}), {{3, 3}, 1, 1, 1},
