@@ -104,6 +104,18 @@ def test_without_a_checkpoint_the_random_one_is_used_and_said_to_be_untrained(
     assert "untrained" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("choice", "profile"), [([], True), (["default"], False)])
+def test_the_transport_check_becomes_another_process_and_needs_no_policy(
+    started: list[list[str]], choice: list[str], profile: bool
+) -> None:
+    with pytest.raises(Started):
+        demo_cmd.run(_parsed("--transport-check", *choice, "--duration", "5"))
+    assert started[-1][1:3] == ["-m", "vla_simd_ros.nodes.transport_check"]
+    wanted = json.loads(started[-1][3])
+    assert (wanted["duration"], wanted["width"], wanted["height"], wanted["rate"]) == (5.0, 640, 480, 30.0)
+    assert wanted["profile"] is profile
+
+
 @pytest.mark.parametrize(
     ("missing", "remedy"),
     [

@@ -16,7 +16,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import CompressedImage, Image, JointState
-from std_msgs.msg import String, UInt64
+from std_msgs.msg import Float64, String, UInt64
 from std_srvs.srv import Trigger
 from vla_simd_ros.msg import ActionChunk, QueryTiming
 
@@ -153,6 +153,7 @@ class Robot:
 def test_an_observation_becomes_a_chunk_stamped_with_its_capture_time(ros: Any) -> None:
     robot = Robot(ros)
     timings = ros.collect(QueryTiming, "query_timing", qos.STATE)
+    worked = ros.collect(Float64, "/policy_node/debug/processing_time_ms", qos.CHUNK)
     captured = robot.observe(age_ms=50)
     chunk = robot.await_chunk()
     assert nanoseconds(chunk.header.stamp) == captured
@@ -173,6 +174,8 @@ def test_an_observation_becomes_a_chunk_stamped_with_its_capture_time(ros: Any) 
     assert nanoseconds(timing.joint_stamp) == captured + 10 * MS
     ros.spin_until(lambda: timings, "the timing")
     assert timings[0].sequence == 1
+    ros.spin_until(lambda: worked, "the processing time")
+    assert worked[0].data == pytest.approx(timing.total_ms)
 
 
 def test_the_joint_state_is_interpolated_to_the_oldest_frame(ros: Any) -> None:

@@ -24,6 +24,12 @@ _DELAYS_MS = (0, 100, 200, 300, 400, 500, 750, 1000, 1500, 2000)
 _HORIZONS = (4, 8, 12, 16, 24, 32, 50)
 _HORIZON_DELAY = "lognormal:200,0.2"
 _RUN_S, _STUDY_S = 60.0, 12.0
+_REMEDIES = {
+    "rclpy": "source a ROS 2 installation (source /opt/ros/jazzy/setup.bash), or use: ./run vla_simd demo",
+    "mujoco": "pip install 'vla_simd_ros[sim]'",
+    "matplotlib": "pip install 'vla_simd_ros[sim]'",
+}
+"""What the demo needs, and how to get it."""
 _INSTRUCTIONS = ("pick up the red cube", "push the blue cube to the left")
 
 
@@ -121,6 +127,14 @@ def _add_studies(parser: argparse.ArgumentParser) -> None:
         metavar="MINUTES",
         help="memory each minute, late control steps, losses; status 1 beyond a bound (default: 30)",
     )
+    studies.add_argument(
+        "--transport-check",
+        nargs="?",
+        choices=("profile", "default"),
+        const="profile",
+        help="no policy: how many frames of two cameras arrive and how long that takes, with the Fast DDS "
+        "profile or with its default transport; status 1 beyond a bound",
+    )
 
 
 def _study(args: argparse.Namespace) -> dict[str, Any]:
@@ -142,20 +156,35 @@ def _study(args: argparse.Namespace) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare, then replace this process by the one that runs the demo; its exit status is the demo's."""
-    for module, remedy in (
-        (
-            "rclpy",
-            "source a ROS 2 installation (source /opt/ros/jazzy/setup.bash), or use: ./run vla_simd demo",
-        ),
-        ("mujoco", "pip install 'vla_simd_ros[sim]'"),
-        ("matplotlib", "pip install 'vla_simd_ros[sim]'"),
-    ):
+    _require(*(("rclpy",) if args.transport_check else _REMEDIES))
+    if args.transport_check:
+        return _become("transport_check", _transport_settings(args))
+    return _become("demo_main", _settings(args))
+
+
+def _require(*modules: str) -> None:
+    for module in modules:
         if importlib.util.find_spec(module) is None:
-            raise DemoUnavailable(f"the demo needs the Python package {module}: {remedy}")
-    settings = _settings(args)
+            raise DemoUnavailable(f"the demo needs the Python package {module}: {_REMEDIES[module]}")
+
+
+def _become(module: str, settings: dict[str, Any]) -> int:
     sys.stdout.flush()
-    command = [sys.executable, "-m", "vla_simd_ros.nodes.demo_main", json.dumps(settings)]
+    command = [sys.executable, "-m", f"vla_simd_ros.nodes.{module}", json.dumps(settings)]
     os.execv(sys.executable, command)
+
+
+def _transport_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What `transport_check` reads: the size and rate of the demo's cameras."""
+    return {
+        "duration": args.duration or _RUN_S,
+        "width": 640,
+        "height": 480,
+        "rate": 30.0,
+        "profile": args.transport_check == "profile",
+        "out": str(args.out.resolve()),
+        "config": str(package_folder("config")),
+    }
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from vla_simd_ros.nodes.observations import Observations
 from vla_simd_ros.nodes.policy_report import observation_status, policy_status
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction, Times
 from vla_simd_ros.nodes.policy_settings import PolicySettings, instruction_problem
+from vla_simd_ros.nodes.processing_time import ProcessingTime
 from vla_simd_ros.nodes.query_worker import QueryWorker
 
 THROTTLE_S = 2.0
@@ -77,6 +78,7 @@ class PolicyPipeline:
         node = self._node
         self._chunks = node.create_publisher(ActionChunk, "action_chunk", qos.CHUNK)
         self._timing = node.create_publisher(QueryTiming, "query_timing", qos.STATE)
+        self._processing = ProcessingTime(node)
         self._epoch = node.create_publisher(UInt64, "epoch", qos.LATCHED)
         kind = CompressedImage if self._settings.compressed else Image
         suffix = "/compressed" if self._settings.compressed else ""
@@ -119,6 +121,7 @@ class PolicyPipeline:
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
         self._node.destroy_service(self._reset_service)
+        self._processing.destroy()
         return idle
 
     def statuses(self) -> list[Status]:
@@ -194,6 +197,7 @@ class PolicyPipeline:
         chunk.timing = self._timing_message(prediction, chunk, episode_ms)
         self._chunks.publish(chunk)
         self._timing.publish(chunk.timing)
+        self._processing.publish(chunk.timing.total_ms + chunk.timing.publish_ms)
 
     def _timing_message(self, prediction: Prediction, chunk: ActionChunk, episode_ms: float) -> QueryTiming:
         times: Times = prediction.times
