@@ -117,6 +117,60 @@ def test_the_transport_check_becomes_another_process_and_needs_no_policy(
 
 
 @pytest.mark.parametrize(
+    ("options", "study"),
+    [
+        ([], {}),
+        (["--delay-study", "0,250"], {"kind": "delay", "values": [0.0, 250.0]}),
+        (["--horizon-study", "4"], {"kind": "horizon", "values": [4], "delay": "lognormal:200,0.2"}),
+        (
+            ["--horizon-study", "4", "--inject-delay", "fixed:9"],
+            {"kind": "horizon", "values": [4], "delay": "fixed:9"},
+        ),
+        (["--pacing-study"], {"kind": "pacing"}),
+        (["--verify-supply"], {"kind": "verify"}),
+        (["--soak"], {"kind": "soak", "minutes": 30.0}),
+        (["--soak", "3"], {"kind": "soak", "minutes": 3.0}),
+    ],
+)
+def test_studies(
+    started: list[list[str]], checkpoint: Path, options: list[str], study: dict[str, Any]
+) -> None:
+    made = settings(started, "--checkpoint", str(checkpoint), *options)
+    assert made["study"] == study
+    assert made["duration"] == (12.0 if study else 60.0)
+    delay = made["parameters"]["policy_node"].get("inject_delay")
+    assert delay == ("fixed:9" if "--inject-delay" in options else None)
+
+
+def test_studies_take_a_small_policy_unless_told_otherwise(
+    started: list[list[str]],
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(demo_cmd, "small_checkpoint", lambda say: checkpoint)
+    for options in (["--soak"], ["--checkpoint", "small"]):
+        assert settings(started, *options)["note"].startswith("small, random, untrained")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--delay-study", "-1"], "expected 0 to 10000 milliseconds"),
+        (["--horizon-study", "0,3"], "expected 1 row or more"),
+        (["--soak", "0"], "expected 0.1 to 1440 minutes"),
+        (["--inject-delay", "slow"], "no distribution of delays"),
+        (["--soak", "--pacing-study"], "not allowed with"),
+    ],
+)
+def test_studies_that_cannot_be(
+    options: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        _parsed(*options)
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("missing", "remedy"),
     [
         ("rclpy", "source a ROS 2 installation"),

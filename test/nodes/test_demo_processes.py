@@ -50,6 +50,21 @@ def wait_for_death(group: ProcessGroup) -> ProcessError:
     pytest.fail("no process died")
 
 
+def test_usage_is_of_the_process_itself(group: ProcessGroup) -> None:
+    start(group, "worker", "x = bytearray(64 << 20); sum(range(3_000_000));" + SLEEPER)
+    wait_for_text(group, "worker", "ready")
+    used = group.usage("worker")
+    assert used.cpu_s > 0.0
+    assert used.resident > 64 << 20
+
+
+def test_usage_of_a_process_that_has_ended(group: ProcessGroup) -> None:
+    start(group, "worker", "pass")
+    wait_for_death(group)
+    with pytest.raises(ProcessError, match="worker ended with status 0"):
+        group.usage("worker")
+
+
 def test_living_processes_pass_the_check(group: ProcessGroup) -> None:
     start(group, "worker", SLEEPER)
     wait_for_text(group, "worker", "ready")

@@ -127,7 +127,7 @@ def predict_supply(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> SupplyPrediction:
-    """Simulate so many runs of ``seconds`` each, counted from the first executed row on.
+    """Simulate so many runs of ``seconds`` each.
 
     Args:
         query_s: time from each query's start to its end.
@@ -156,7 +156,7 @@ def predict_supply(
 def run_frames(
     query_s: Draw, schedule: FrameSchedule, mode: Mode, seconds: float, rng: np.random.Generator
 ) -> SupplyCounts:
-    """One run of ``seconds`` from the first executed row on, or from the first chunk where none has any."""
+    """One run: ``seconds`` that begin some time after the first chunk's arrival."""
     return _Run(query_s, schedule, mode, seconds, rng).counts
 
 
@@ -177,11 +177,17 @@ class _Run:
         self.counts = SupplyCounts()
         capture_s, arrival_s = self._query()
         self._tick = self._end = self._tick_from(arrival_s)
-        last = self._tick + round(seconds * schedule.control_rate)
+        # Whoever counts begins somewhere between two chunks.
+        begin = self._tick + int(rng.integers(1, 2 * schedule.window + 1))
+        last = begin + round(seconds * schedule.control_rate)
         while True:
             self._take_over(capture_s)
             following_s, arrival_s = self._query()
-            self._play(capture_s, min(self._tick_from(arrival_s), last))
+            until = self._tick_from(arrival_s)
+            if self._tick < begin <= until:
+                self._play(capture_s, begin)
+                self.counts = SupplyCounts()
+            self._play(capture_s, min(until, last))
             capture_s = following_s
             if self._tick >= last:
                 return
@@ -215,6 +221,7 @@ class _Run:
         schedule, now_s = self._schedule, self._time_of(self._tick)
         origin_s = capture_s if self._aligned else now_s
         first = math.floor((now_s - origin_s) / schedule.step_s + _TOLERANCE)
+        self._fresh = True
         self.counts.chunks += 1
         self.counts.stale += min(first, schedule.window)
         self.counts.busy_s += self._spent_s
@@ -226,8 +233,10 @@ class _Run:
         rows = stop - self._tick
         if rows:
             first_age_s = self._time_of(self._tick) - capture_s
-            self.counts.taken_over += 1
-            self.counts.first_age_s += first_age_s
+            if self._fresh:
+                self.counts.taken_over += 1
+                self.counts.first_age_s += first_age_s
+            self._fresh = False
             self.counts.executed += rows
             self.counts.age_s += rows * (first_age_s + 0.5 * (rows - 1) / self._schedule.control_rate)
         self.counts.starved += until - stop
