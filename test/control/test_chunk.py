@@ -50,6 +50,9 @@ def actions_with(index: int, value: float) -> np.ndarray:
     [
         ({"actions": actions_with(4, np.nan)}, RejectReason.NOT_FINITE, "row 1 of joint 'lift' is nan"),
         ({"actions": actions_with(0, np.inf)}, RejectReason.NOT_FINITE, "row 0 of joint 'pan' is inf"),
+        ({"actions": actions_with(5, -3e38)}, RejectReason.IMPLAUSIBLE, "row 1 of joint 'grip' is -3"),
+        ({"action_names": ["x"] * 300_000}, RejectReason.DUPLICATE_JOINT, r"\['x'\] more than once"),
+        ({"action_names": [str(i) for i in range(300_000)]}, RejectReason.UNKNOWN_JOINT, "and 299988 more"),
         ({"actions": np.zeros(8)}, RejectReason.WRONG_WIDTH, "8 action values, expected .* 4 x 3 = 12"),
         ({"actions": np.zeros(11)}, RejectReason.WRONG_SHAPE, "11 action values"),
         ({"actions": np.zeros(0)}, RejectReason.WRONG_WIDTH, "0 action values"),

@@ -91,7 +91,7 @@ def test_a_chunk_that_repeats_the_committed_rows_changes_none_of_them(
     now, stamp = START + 5 * PERIOD, START + 5 * PERIOD - query_age_ms * MS
     prefix = spliced.committed(now + 600 * MS)
     assert prefix is not None
-    frozen = prefix.for_query(1, stamp, step_ns)
+    frozen = prefix.for_query(1, stamp, step_ns, most=100)
     assert len(frozen) > 0
     # Where the query's rows are no shorter than control steps, each committed step appears in them.
     values = np.concatenate([frozen, np.full((30, 2), -1.0)])
@@ -164,7 +164,12 @@ PREFIX = CommittedPrefix(1, 4, 7, START, PERIOD, 3, np.arange(10, dtype=np.float
 def test_a_querys_first_rows_are_those_of_its_control_steps(
     epoch: int, stamp_ns: int, step_ns: int, expected: list[int]
 ) -> None:
-    assert PREFIX.for_query(epoch, stamp_ns, step_ns)[:, 0].tolist() == expected
+    assert PREFIX.for_query(epoch, stamp_ns, step_ns, most=100)[:, 0].tolist() == expected
+
+
+def test_no_more_rows_are_given_than_asked_for() -> None:
+    assert PREFIX.for_query(1, START, 1, most=3)[:, 0].tolist() == [0, 2, 2]
+    assert PREFIX.for_query(1, START, PERIOD, most=0).shape == (0, PREFIX.rows.shape[1])
 
 
 def test_it_travels_as_plain_fields() -> None:
@@ -183,6 +188,7 @@ def test_it_travels_as_plain_fields() -> None:
         ({"rows": [float("nan"), 1.0]}, "finite"),
         ({"executed": 6}, "executed: 6 of 5 rows"),
         ({"period_ns": 0}, "period_ns: 0"),
+        ({"period_ns": 2**64 - 1}, "period_ns: 18446744073709551615, expected 1 to"),
     ],
 )
 def test_other_fields_are_refused(change: dict[str, Any], words: str) -> None:

@@ -42,6 +42,7 @@ CONFIG = LoopConfig(
     policy_timeout_ns=3_000 * MS,
     future_tolerance_ns=20 * MS,
     max_age_ns=10_000 * MS,
+    start_tolerance=0.1,
 )
 
 
@@ -341,8 +342,118 @@ def test_velocities_decay_and_end_at_zero() -> None:
 def test_settings_that_contradict_each_other_are_an_error() -> None:
     with pytest.raises(ValueError, match="'decay' is for velocities"):
         replace(CONFIG, starvation=Starvation.DECAY)
+    forward = replace(LIMITS, lower=np.full(2, 0.1))
+    with pytest.raises(ValueError, match="velocities must be able to be zero: joint 0 is at 0"):
+        replace(VELOCITY, limits=forward)
     with pytest.raises(ValueError, match="limits for 2 joints, expected 3"):
         replace(CONFIG, joints=("a", "b", "c"))
+
+
+def test_an_emergency_stop_ends_commands_at_once_and_only_its_release_restarts() -> None:
+    bench = Bench(measured=(0.0, 0.0))
+    bench.send([0.1 * i for i in range(9)])
+    bench.ticks(3)
+    bench.loop.emergency_stop(True)
+    assert list(bench.loop.braking()) == []
+    bench.send([0.5] * 9)
+    stopped = bench.ticks(3)
+    assert {(tick.activity, tick.command is None) for tick in stopped} == {(Activity.EMERGENCY, True)}
+    assert "until it is released" in stopped[0].reason
+    bench.loop.start_epoch(2)
+    bench.loop.pause()
+    bench.loop.hold(False)
+    bench.loop.clock_jumped()
+    bench.send([0.5] * 9, epoch=2)
+    assert bench.tick().activity is Activity.EMERGENCY
+    bench.loop.emergency_stop(False)
+    tick = bench.tick()
+    assert (tick.activity, tick.command) == (Activity.WAITING, None)
+    bench.measured = (0.3, 0.3)
+    bench.send([0.3] * 9, epoch=2)
+    assert bench.tick().command == pytest.approx([0.3, 0.3])
+
+
+def test_a_hold_from_before_an_emergency_stop_stays_after_its_release() -> None:
+    bench = Bench()
+    bench.loop.hold(True)
+    bench.loop.emergency_stop(True)
+    assert bench.tick().activity is Activity.EMERGENCY
+    bench.loop.emergency_stop(False)
+    assert bench.tick().activity is Activity.HOLDING
+
+
+def test_motion_does_not_start_from_outside_the_limits() -> None:
+    bench = Bench(measured=(0.0, 2.2))
+    bench.send([0.1] * 9)
+    tick = bench.tick()
+    assert (tick.activity, tick.command) == (Activity.HOLDING, None)
+    assert tick.reason.startswith("joint 1 is at 2.2, outside its limits of -2 to 2 by more than 0.1")
+    bench.measured = (0.0, 2.05)
+    bench.send([1.9] * 9)
+    tick = bench.tick()
+    assert tick.activity is Activity.EXECUTING
+    assert tick.command is not None and tick.command[1] <= 2.0
+    bench.measured = (0.0, 2.2)
+    assert bench.tick().activity is Activity.EXECUTING, "only the start is measured"
+
+
+def test_nothing_is_commanded_while_unready_and_other_limits_apply_then() -> None:
+    bench = Bench(measured=(0.0, 0.0))
+    bench.loop.unready("the description is missing")
+    bench.send([1.0] * 9)
+    tick = bench.tick()
+    assert (tick.activity, tick.reason, tick.command) == (
+        Activity.HOLDING,
+        "the description is missing",
+        None,
+    )
+    bench.loop.limit(replace(LIMITS, upper=np.full(2, 0.2)))
+    bench.loop.unready("")
+    bench.send([1.0] * 9)
+    assert max(tick.command[0] for tick in bench.ticks(5)) == pytest.approx(0.2)  # type: ignore[index]
+
+
+def test_the_age_of_joint_states_counts_from_their_stamp() -> None:
+    bench = Bench(measured=None)
+    bench.loop.joint_state(np.zeros(2), bench.now - 400 * MS)
+    assert "no joint state for 0.40 s" in bench.tick().reason
+
+
+def test_the_chunk_accepted_last_is_told_with_its_delay() -> None:
+    bench = Bench()
+    assert (bench.loop.arrival.sequence, bench.loop.arrival.delay_ns) == (0, 0)
+    bench.send([0.5] * 9)
+    with pytest.raises(ChunkRejected):
+        bench.send([0.5] * 9, epoch=0)
+    assert (bench.loop.arrival.sequence, bench.loop.arrival.delay_ns) == (1, 50 * MS)
+
+
+WAYPOINT = replace(CONFIG, kind=ActionKind.WAYPOINT)
+
+
+def test_waypoints_need_no_joint_state_and_are_not_slowed() -> None:
+    bench = Bench(WAYPOINT, measured=None)
+    assert bench.loop.ahead() is None
+    bench.send([1.5, -1.5, 9.0])
+    assert [tick.command[0] for tick in bench.ticks(2)] == [1.5, -1.5]  # type: ignore[index]
+    ahead = bench.loop.ahead()
+    assert ahead is not None
+    assert ahead.rows[:, 0].tolist() == [-1.5, 2.0], "the row in force and what follows, within the limits"
+    assert np.diff(ahead.times_ns).tolist() == [PERIOD]
+    assert ahead.times_ns[0] == bench.now - PERIOD
+    assert bench.loop.limited == {"position": 0, "velocity": 0, "acceleration": 0}
+    starved = bench.ticks(3)[1:]
+    assert {tick.activity for tick in starved} == {Activity.STARVED}
+    assert starved[-1].command == pytest.approx([2.0, 2.0])
+    assert bench.loop.ahead() is None
+
+
+def test_a_moving_vehicle_is_told_once_to_stop() -> None:
+    bench = Bench(WAYPOINT, measured=None)
+    assert list(bench.loop.braking()) == []
+    bench.send([1.5] * 9)
+    bench.tick()
+    assert len(list(bench.loop.braking())) == 1
 
 
 events = st.lists(

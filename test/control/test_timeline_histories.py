@@ -319,6 +319,7 @@ CALLS: dict[str, Callable[[ChunkTimeline], object]] = {
     "clock_jumped": lambda line: line.clock_jumped(),
     "buffered_steps": lambda line: line.buffered_steps(),
     "committed": lambda line: line.committed(START),
+    "ahead": lambda line: line.ahead(),
 }
 
 

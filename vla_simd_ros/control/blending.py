@@ -18,7 +18,8 @@ from vla_simd_ros.control.chunk import Rows
 ACT_COEFFICIENT = 0.01
 """Decay of the weights of ACT's temporal ensemble, per chunk."""
 
-_LARGEST_COEFFICIENT = 10.0
+LARGEST_COEFFICIENT = 10.0
+"""A larger decay leaves nothing but the oldest chunk, or the newest one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +112,10 @@ class TemporalEnsemble:
     """
 
     def __init__(self, coefficient: float) -> None:
-        if not abs(coefficient) <= _LARGEST_COEFFICIENT:
+        if not abs(coefficient) <= LARGEST_COEFFICIENT:
             raise ValueError(
                 f"temporal ensemble with coefficient {coefficient}, "
-                f"expected -{_LARGEST_COEFFICIENT:g} to {_LARGEST_COEFFICIENT:g}"
+                f"expected -{LARGEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
             )
         self._coefficient = coefficient
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from vla_simd_ros.control.names import repeated, shown
+
 Rows = npt.NDArray[np.float64]
 
 NANOSECONDS = 1_000_000_000
@@ -21,10 +23,15 @@ LONGEST_STEP_S = 10.0
 """Longest time between two rows that is believed, seconds; a longer one is a mistake of units."""
 
 
+LARGEST_VALUE = 1e9
+"""Largest position or action that is believed, in its unit; a larger one is damage."""
+
+
 class RejectReason(str, enum.Enum):
     """Why a chunk was rejected; the value is the name that is counted and published."""
 
     NOT_FINITE = "not_finite"
+    IMPLAUSIBLE = "implausible"
     WRONG_SHAPE = "wrong_shape"
     WRONG_WIDTH = "wrong_width"
     UNKNOWN_JOINT = "unknown_joint"
@@ -118,26 +125,36 @@ def check_content(raw: RawChunk, joints: Sequence[str]) -> Chunk:
             f"chunk {raw.sequence}: window is {raw.window}, expected 1 to the horizon, {raw.horizon}",
         )
     rows = _matrix(raw, len(joints))[: raw.window, order]
-    if not np.isfinite(rows).all():
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(rows))[0])
-        raise ChunkRejected(
-            RejectReason.NOT_FINITE,
-            f"chunk {raw.sequence}: row {row} of joint '{joints[column]}' is {rows[row, column]}, "
-            "expected a finite number",
-        )
+    _check_values(raw.sequence, rows, joints)
     return Chunk(raw.stamp_ns, raw.sequence, raw.epoch, step_ns, rows, raw.query_ms, raw.frozen)
+
+
+def _check_values(sequence: int, rows: Rows, joints: Sequence[str]) -> None:
+    magnitude = np.abs(rows)
+    for reason, bad, expectation in (
+        (RejectReason.NOT_FINITE, ~np.isfinite(rows), "a finite number"),
+        (RejectReason.IMPLAUSIBLE, magnitude > LARGEST_VALUE, f"at most {LARGEST_VALUE:g}"),
+    ):
+        if bad.any():
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            raise ChunkRejected(
+                reason,
+                f"chunk {sequence}: row {row} of joint '{joints[column]}' is {rows[row, column]}, "
+                f"expected {expectation}",
+            )
 
 
 def _column_order(names: Sequence[str], joints: Sequence[str]) -> list[int]:
     """Index of each of the executor's joints among the chunk's columns."""
-    duplicates = sorted({name for name in names if list(names).count(name) > 1})
-    if duplicates:
-        raise ChunkRejected(RejectReason.DUPLICATE_JOINT, f"action_names holds {duplicates} more than once")
+    if duplicates := repeated(names):
+        raise ChunkRejected(
+            RejectReason.DUPLICATE_JOINT, f"action_names holds {shown(duplicates)} more than once"
+        )
     unknown = [name for name in names if name not in joints]
     if unknown:
         raise ChunkRejected(
             RejectReason.UNKNOWN_JOINT,
-            f"action_names holds unknown joints {unknown}, expected {list(joints)}",
+            f"action_names holds unknown joints {shown(unknown)}, expected {list(joints)}",
         )
     missing = [name for name in joints if name not in names]
     if missing:

@@ -15,6 +15,8 @@ import numpy as np
 
 from vla_simd_ros.control.chunk import Rows
 
+_LONGEST_PERIOD_NS = 1_000_000_000_000
+
 _FIELDS = ("epoch", "sequence", "first_row", "start_ns", "period_ns", "executed", "width")
 
 
@@ -44,15 +46,15 @@ class CommittedPrefix:
     executed: int
     rows: Rows
 
-    def for_query(self, epoch: int, stamp_ns: int, step_ns: int) -> Rows:
-        """The first rows of a chunk captured at ``stamp_ns``, as far as they are committed.
+    def for_query(self, epoch: int, stamp_ns: int, step_ns: int, most: int) -> Rows:
+        """The first ``most`` rows of a chunk captured at ``stamp_ns``, as far as they are committed.
 
         Row i of such a chunk is executed at the first control step at or after its time. None are
         committed in another epoch, and where these rows do not reach back to the capture.
         """
         if epoch != self.epoch or stamp_ns <= self.start_ns - self.period_ns:
             return self.rows[:0]
-        count = max(0, (self.end_ns - self.period_ns - stamp_ns) // step_ns + 1)
+        count = min(max(0, (self.end_ns - self.period_ns - stamp_ns) // step_ns + 1), most)
         offsets = np.arange(count, dtype=np.int64) * step_ns + (stamp_ns - self.start_ns)
         return self.rows[-(-offsets // self.period_ns)]
 
@@ -79,8 +81,10 @@ class CommittedPrefix:
         rows = values.reshape(-1, width)
         if numbers["executed"] > len(rows):
             raise CommittedError(f"executed: {numbers['executed']} of {len(rows)} rows")
-        if numbers["period_ns"] < 1:
-            raise CommittedError("period_ns: 0, expected a positive number of nanoseconds")
+        if not 1 <= numbers["period_ns"] <= _LONGEST_PERIOD_NS:
+            raise CommittedError(
+                f"period_ns: {numbers['period_ns']}, expected 1 to {_LONGEST_PERIOD_NS} nanoseconds"
+            )
         return cls(rows=rows, **numbers)
 
 

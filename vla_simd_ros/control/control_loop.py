@@ -10,7 +10,7 @@ import enum
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,16 +18,21 @@ from vla_simd_ros.control.blending import Blending
 from vla_simd_ros.control.chunk import Chunk, ChunkRejected, RawChunk, RejectReason, check_content
 from vla_simd_ros.control.committed import CommittedPrefix
 from vla_simd_ros.control.grid import ControlGrid
-from vla_simd_ros.control.limits import JointLimits, Limiter, Vector
+from vla_simd_ros.control.limits import Bounds, JointLimits, Limiter, Vector
+from vla_simd_ros.control.plan import Ahead
 from vla_simd_ros.control.supply import SupplyMonitor
 from vla_simd_ros.control.timeline import ChunkTimeline, Mode, Step, StepKind
 
 
 class ActionKind(str, enum.Enum):
-    """What a row of a chunk is: a target to stand at, or a velocity that stands for zero motion at 0."""
+    """What a row of a chunk is."""
 
     POSITION = "position"
+    """Joint positions: a target to move to from where the joints are."""
     VELOCITY = "velocity"
+    """Velocities: 0 is to stand still."""
+    WAYPOINT = "waypoint"
+    """A point on a path that somebody else follows: only the position limits apply."""
 
 
 class Starvation(str, enum.Enum):
@@ -45,13 +50,23 @@ class Activity(enum.Enum):
     STARVED = "starved"
     HOLDING = "holding"
     STOPPED = "stopped"
+    EMERGENCY = "emergency stop"
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """The chunk accepted last, and its delay from capture to arrival."""
+
+    sequence: int = 0
+    delay_ns: int = 0
 
 
 @dataclass(frozen=True)
 class LoopConfig:
     """Settings of a control loop; times in nanoseconds.
 
-    ``decay_ns`` is the time in which a decaying velocity falls to 1/e.
+    ``decay_ns`` is the time in which a decaying velocity falls to 1/e. ``start_tolerance`` is how far outside
+    its position limits a joint may be when motion starts.
 
     Raises:
         ValueError: settings that contradict each other.
@@ -70,6 +85,7 @@ class LoopConfig:
     policy_timeout_ns: int
     future_tolerance_ns: int
     max_age_ns: int
+    start_tolerance: float
 
     def __post_init__(self) -> None:
         if len(self.limits.lower) != len(self.joints):
@@ -77,8 +93,14 @@ class LoopConfig:
                 f"limits for {len(self.limits.lower)} joints, "
                 f"expected {len(self.joints)}: {list(self.joints)}"
             )
-        if self.starvation is Starvation.DECAY and self.kind is ActionKind.POSITION:
-            raise ValueError("starvation behaviour 'decay' is for velocities, the actions are positions")
+        if self.starvation is Starvation.DECAY and self.kind is not ActionKind.VELOCITY:
+            raise ValueError(
+                f"starvation behaviour 'decay' is for velocities, the actions are of kind {self.kind.value}"
+            )
+        if self.kind is ActionKind.VELOCITY:
+            zeros = np.zeros(len(self.joints))
+            if (fault := self.limits.outside(zeros, 0.0)) is not None:
+                raise ValueError(f"velocities must be able to be zero: {fault}")
 
 
 @dataclass(frozen=True)
@@ -103,6 +125,8 @@ class ControlLoop:
         limited: commands changed by a limit, by limit ("position", "velocity", "acceleration").
         splice_step, splice_step_max: change of the target at the last splice, and the largest so far.
         hold_requested: whether the hold service keeps the arm held.
+        emergency: whether an emergency stop is in force.
+        arrival: the chunk accepted last.
     """
 
     def __init__(self, config: LoopConfig) -> None:
@@ -111,7 +135,7 @@ class ControlLoop:
             config.mode, config.period_ns, config.blending, config.future_tolerance_ns, config.max_age_ns
         )
         self.supply = SupplyMonitor(config.period_ns)
-        self._limiter = Limiter(config.limits, config.period_ns * 1e-9)
+        self._limiter = self._make_limiter()
         self.grid = ControlGrid(config.period_ns)
         self.rejections: Counter[RejectReason] = Counter()
         self.chunks_received = 0
@@ -119,6 +143,9 @@ class ControlLoop:
         self.splice_step = math.nan
         self.splice_step_max = math.nan
         self.hold_requested = False
+        self.emergency = False
+        self.arrival = Arrival()
+        self._unready = ""
         self._publishers = 1
         self._measured: Vector | None = None
         self._measured_ns = 0
@@ -127,9 +154,23 @@ class ControlLoop:
         self._stopped = False
         self._last_ns: int | None = None
 
-    def joint_state(self, positions: Vector, now_ns: int) -> None:
-        """Take measured positions, in the order of the joints."""
-        self._measured, self._measured_ns = positions, now_ns
+    def _make_limiter(self) -> Limiter | Bounds:
+        if self._config.kind is ActionKind.WAYPOINT:
+            return Bounds(self._config.limits)
+        return Limiter(self._config.limits, self._config.period_ns * 1e-9)
+
+    def limit(self, limits: JointLimits) -> None:
+        """Put other limits in force: before anything has been commanded."""
+        self._config = replace(self._config, limits=limits)
+        self._limiter = self._make_limiter()
+
+    def unready(self, reason: str) -> None:
+        """Command nothing for this reason, or, with an empty one, no longer so."""
+        self._unready = reason
+
+    def joint_state(self, positions: Vector, stamp_ns: int) -> None:
+        """Take positions measured at ``stamp_ns``, in the order of the joints."""
+        self._measured, self._measured_ns = positions, stamp_ns
 
     def start_epoch(self, epoch: int) -> None:
         """Drop the rows of the epoch before and hold until the first chunk of this one."""
@@ -159,6 +200,7 @@ class ControlLoop:
                 self._measure(chunk, now_ns)
             raise
         self._chunk_ns = now_ns
+        self.arrival = Arrival(chunk.sequence, now_ns - chunk.stamp_ns)
         self._measure(chunk, now_ns)
 
     def _measure(self, chunk: Chunk, now_ns: int) -> None:
@@ -169,6 +211,14 @@ class ControlLoop:
         self.hold_requested = requested
         if requested:
             self._drop_rows()
+
+    def emergency_stop(self, requested: bool) -> None:
+        """Command nothing from now on, or release: the next chunk restarts from the measured positions."""
+        self.emergency = requested
+        if requested:
+            self._drop_rows()
+            self._limiter.forget()
+            self._stopped = False
 
     def publishers(self, count: int) -> None:
         """Say how many publishers of chunks there are; more than one holds the arm."""
@@ -184,6 +234,13 @@ class ControlLoop:
         if delay_ns is None or self.timeline.mode is Mode.LAGGED:
             return None
         return self.timeline.committed(now_ns + delay_ns)
+
+    def ahead(self) -> Ahead | None:
+        """The row in force and those planned after it, within the position limits; None without rows."""
+        ahead = self.timeline.ahead()
+        if ahead is None or not len(ahead.rows):
+            return None
+        return replace(ahead, rows=Bounds(self._config.limits).bounded(ahead.rows))
 
     def clock_jumped(self) -> None:
         """Forget everything that has a time; the arm holds until the next chunk."""
@@ -217,6 +274,9 @@ class ControlLoop:
         time_ns = self.grid.next(now_ns)
         if time_ns is None:
             return None
+        if self.emergency:
+            self._drop_rows()
+            return Tick(Activity.EMERGENCY, "emergency stop: no commands until it is released", None)
         obstacle = self._obstacle(now_ns)
         if obstacle is not None:
             self._drop_rows()
@@ -237,10 +297,16 @@ class ControlLoop:
             return "held by the hold service"
         if self._publishers > 1:
             return self._publisher_fault()
+        if self._unready:
+            return self._unready
         if config.kind is ActionKind.POSITION and self._measured is not None:
             silent_ns = now_ns - self._measured_ns
             if silent_ns > config.joint_timeout_ns:
                 return _silence("joint state", silent_ns, config.joint_timeout_ns)
+            if self._limiter.command is None:
+                outside = config.limits.outside(self._measured, config.start_tolerance)
+                if outside is not None:
+                    return f"{outside}: bring it inside to start"
         if self._chunk_ns is not None and now_ns - self._chunk_ns > config.policy_timeout_ns:
             return _silence("chunk", now_ns - self._chunk_ns, config.policy_timeout_ns)
         return None
@@ -315,8 +381,8 @@ class ControlLoop:
         """Before the first command: from the measured positions (or zero velocity), at rest."""
         if self._limiter.command is not None:
             return
-        velocity = self._config.kind is ActionKind.VELOCITY
-        start = np.zeros(len(self._config.joints)) if velocity else self._measured
+        positions = self._config.kind is ActionKind.POSITION
+        start = self._measured if positions else np.zeros(len(self._config.joints))
         assert start is not None  # tick() has waited for joint states
         self._limiter.start(start)
 

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from vla_simd_ros.control.chunk import LARGEST_VALUE
+from vla_simd_ros.control.names import repeated, shown
+
 Positions = npt.NDArray[np.float64]
 
 
@@ -31,15 +34,18 @@ def select_joints(names: Sequence[str], positions: Sequence[float], joints: Sequ
         raise JointStateError(f"joint state has {len(names)} names but {len(positions)} positions")
     index = {name: i for i, name in enumerate(names)}
     if len(index) != len(names):
-        twice = sorted({name for name in names if list(names).count(name) > 1})
-        raise JointStateError(f"joint state lists {twice} more than once")
+        raise JointStateError(f"joint state lists {shown(repeated(names))} more than once")
     missing = [joint for joint in joints if joint not in index]
     if missing:
-        raise JointStateError(f"joint state lacks {missing}, expected {list(joints)}, got {list(names)}")
+        raise JointStateError(f"joint state lacks {missing}, expected {list(joints)}, got {shown(names)}")
     picked = np.array([positions[index[joint]] for joint in joints], dtype=np.float64)
-    if not np.isfinite(picked).all():
-        bad = int(np.argmin(np.isfinite(picked)))
-        raise JointStateError(f"joint state: '{joints[bad]}' is {picked[bad]}, expected a finite number")
+    plausible = np.abs(picked) <= LARGEST_VALUE
+    if not plausible.all():
+        bad = int(np.argmin(plausible))
+        raise JointStateError(
+            f"joint state: '{joints[bad]}' is {picked[bad]}, "
+            f"expected a finite number of at most {LARGEST_VALUE:g}"
+        )
     return picked
 
 

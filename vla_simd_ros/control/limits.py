@@ -20,16 +20,17 @@ class JointLimits:
     """Limits per joint, each float64 ``[joints]``: radians (or metres), per second, per second squared.
 
     Position limits may be infinite (a continuous joint). Velocity and acceleration limits are positive and
-    finite.
+    finite. ``names`` are the joints', for the errors; without them these give indices.
 
     Raises:
-        ValueError: names the limit, the joint's index and its value.
+        ValueError: names the limit, the joint and its value.
     """
 
     lower: Vector
     upper: Vector
     velocity: Vector
     acceleration: Vector
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         shapes = {array.shape for array in (self.lower, self.upper, self.velocity, self.acceleration)}
@@ -40,15 +41,29 @@ class JointLimits:
             if bad.any():
                 index = int(np.argmax(bad))
                 raise ValueError(
-                    f"{name} limit of joint {index} is {array[index]}, expected a positive number"
+                    f"{name} limit of joint {self._name(index)} is {array[index]}, expected a positive number"
                 )
         bad = ~(self.lower < self.upper)
         if bad.any():
             index = int(np.argmax(bad))
             raise ValueError(
-                f"position limits of joint {index} are {self.lower[index]} to {self.upper[index]}, "
-                "expected lower < upper"
+                f"position limits of joint {self._name(index)} are {self.lower[index]} to "
+                f"{self.upper[index]}, expected lower < upper"
             )
+
+    def outside(self, positions: Vector, tolerance: float) -> str | None:
+        """The first joint that lies outside its position limits by more than the tolerance, or None."""
+        bad = (positions < self.lower - tolerance) | (positions > self.upper + tolerance)
+        if not bad.any():
+            return None
+        index = int(np.argmax(bad))
+        return (
+            f"joint {self._name(index)} is at {positions[index]:.4g}, outside its limits of "
+            f"{self.lower[index]:.4g} to {self.upper[index]:.4g} by more than {tolerance:g}"
+        )
+
+    def _name(self, index: int) -> str:
+        return f"'{self.names[index]}'" if self.names else str(index)
 
 
 @dataclass(frozen=True)
@@ -97,11 +112,8 @@ class Limiter:
         return not self._velocity.any()
 
     def start(self, positions: Vector) -> None:
-        """Take the measured positions as the last command, at rest.
-
-        A measured position outside the limits is accepted: commands then lead back inside, never further out.
-        """
-        self._command = positions.astype(np.float64)
+        """Take the measured positions as the last command, at rest; those outside the limits as the limit."""
+        self._command = np.clip(positions.astype(np.float64), self._limits.lower, self._limits.upper)
         self._target = self._command.copy()
         self._velocity = np.zeros_like(self._command)
 
@@ -124,15 +136,15 @@ class Limiter:
         if not np.isfinite(target).all():
             raise ValueError(f"target {target} is not finite")
         last = self._started()
-        lower, upper = self._reachable(last)
         inside = np.clip(target, self._limits.lower, self._limits.upper)
         follow = (inside - self._target) / self._dt
         wanted = follow + self._approach(self._target - last)
         self._target = inside
         slow = np.clip(wanted, -self._limits.velocity, self._limits.velocity)
         velocity = np.clip(slow, self._velocity - self._delta, self._velocity + self._delta)
-        stoppable = np.clip(velocity, -self._approach(last - lower), self._approach(upper - last))
-        self._move(stoppable, lower, upper)
+        below, above = last - self._limits.lower, self._limits.upper - last
+        stoppable = np.clip(velocity, -self._approach(below), self._approach(above))
+        self._move(stoppable)
         tolerance = 1e-9 * (1.0 + np.abs(self._limits.velocity))
         return Limited(
             command=self._started().copy(),
@@ -143,10 +155,8 @@ class Limiter:
 
     def brake(self) -> Vector:
         """The command for this control step on the way to a stop, at the allowed deceleration."""
-        last = self._started()
-        lower, upper = self._reachable(last)
         velocity = np.sign(self._velocity) * np.maximum(np.abs(self._velocity) - self._delta, 0.0)
-        self._move(velocity, lower, upper)
+        self._move(velocity)
         self._target = self._started().copy()
         command: Vector = self._started().copy()
         return command
@@ -157,14 +167,10 @@ class Limiter:
         command: Vector = self._command
         return command
 
-    def _reachable(self, last: Vector) -> tuple[Vector, Vector]:
-        """Position limits, widened to a start outside them so that the way back in is no jump."""
-        return np.minimum(self._limits.lower, last), np.maximum(self._limits.upper, last)
-
-    def _move(self, velocity: Vector, lower: Vector, upper: Vector) -> None:
-        last = self._started()
+    def _move(self, velocity: Vector) -> None:
+        moved = self._started() + velocity * self._dt
         # The clip removes rounding of the last bit only; velocity is already chosen to stay inside.
-        self._command = np.clip(last + velocity * self._dt, lower, upper)
+        self._command = np.clip(moved, self._limits.lower, self._limits.upper)
         self._velocity = velocity
 
     def _approach(self, gap: Vector) -> Vector:
@@ -178,3 +184,50 @@ class Limiter:
         steps = np.floor((np.sqrt(1.0 + 8.0 * finite / (self._dt * self._delta)) - 1.0) / 2.0)
         speed = (finite / self._dt + self._delta * steps * (steps + 1.0) / 2.0) / (steps + 1.0)
         return np.sign(gap) * np.where(np.isfinite(distance), speed, np.inf)
+
+
+class Bounds:
+    """Position limits alone, with the interface of `Limiter`: for actions that are no motion of joints.
+
+    Args:
+        limits: of which the position limits count.
+    """
+
+    def __init__(self, limits: JointLimits) -> None:
+        self._limits = limits
+        self._command: Vector | None = None
+        self.at_rest = True
+        """Whether the last command repeated the one before it."""
+
+    @property
+    def command(self) -> Vector | None:
+        """The last command, or None before the first one."""
+        return self._command
+
+    def start(self, positions: Vector) -> None:
+        """Take the positions as the last command; those outside the limits as the limit."""
+        self._command = self.bounded(positions)
+        self.at_rest = True
+
+    def forget(self) -> None:
+        """Drop the last command."""
+        self._command = None
+
+    def bounded(self, targets: Vector) -> Vector:
+        """Targets, their last axis the joints, within the limits."""
+        return np.clip(targets, self._limits.lower, self._limits.upper)
+
+    def step(self, target: Vector) -> Limited:
+        """The command for this control step: the target, within the limits."""
+        command = self.bounded(target)
+        self._command = command
+        self.at_rest = False
+        changed = bool((command != target).any())
+        return Limited(command=command, position=changed, velocity=False, acceleration=False)
+
+    def brake(self) -> Vector:
+        """The last command again."""
+        if self._command is None:
+            raise RuntimeError("there is no last command to stay at")
+        self.at_rest = True
+        return self._command

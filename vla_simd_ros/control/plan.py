@@ -11,6 +11,14 @@ from vla_simd_ros.control.blending import Blending, Splice
 from vla_simd_ros.control.chunk import Chunk, Rows
 
 
+@dataclass(frozen=True, eq=False)
+class Ahead:
+    """What is planned from a control step on: ``rows`` float64 ``[n, joints]`` with their times."""
+
+    times_ns: npt.NDArray[np.int64]
+    rows: Rows
+
+
 @dataclass
 class Plan:
     """Rows to execute, row i from ``origin_ns + i * chunk.step_ns`` on until the next one's time.
@@ -25,6 +33,12 @@ class Plan:
     next_row: int = 0
     follows: bool = field(default=False)
     """The first row executed is a splice: another chunk's row was executed before."""
+
+    def ahead(self, time_ns: int) -> Ahead:
+        """The row in force at a time, and those after it."""
+        first = max(self.next_row - 1, self.row_at(time_ns), 0)
+        rows = self.rows[first:]
+        return Ahead(self.time_of(first) + np.arange(len(rows), dtype=np.int64) * self.chunk.step_ns, rows)
 
     def row_at(self, time_ns: int) -> int:
         """Index of the row in force at a time; beyond the last one after the plan has run out."""

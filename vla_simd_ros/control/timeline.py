@@ -21,7 +21,7 @@ import numpy as np
 from vla_simd_ros.control.blending import Blending
 from vla_simd_ros.control.chunk import Chunk, ChunkRejected, RejectReason, Rows
 from vla_simd_ros.control.committed import CommittedPrefix, ExecutedRows
-from vla_simd_ros.control.plan import Plan, new_plan
+from vla_simd_ros.control.plan import Ahead, Plan, new_plan
 
 
 class Mode(str, enum.Enum):
@@ -221,6 +221,13 @@ class ChunkTimeline:
             executed=len(self._executed),
             rows=np.array(rows),
         )
+
+    @_exclusive
+    def ahead(self) -> Ahead | None:
+        """The row in force at the last control step and those planned after it; None without a plan."""
+        if self._plan is None or self._time_ns is None:
+            return None
+        return self._plan.ahead(self._time_ns)
 
     def _check_epoch(self, chunk: Chunk) -> None:
         if self.epoch is None or chunk.epoch > self.epoch:
