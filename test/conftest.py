@@ -20,6 +20,7 @@ REQUIREMENTS = {
     "needs_launch": ("launch_ros", "the packages launch and launch_ros are not installed"),
     "needs_message_filters": ("message_filters", "the package message_filters is not installed"),
     "needs_cv_bridge": ("cv_bridge", "the package cv_bridge is not installed"),
+    "needs_autoware": ("autoware_planning_msgs", "the package autoware_planning_msgs is not installed"),
 }
 
 # The reference implementations live in an environment of their own (scripts/make_reference_env.sh).

@@ -12,10 +12,10 @@ from geometry_msgs.msg import TwistStamped
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Float64MultiArray, UInt64
+from std_msgs.msg import Bool, Float64MultiArray, String, UInt64
 from std_srvs.srv import SetBool
 from trajectory_msgs.msg import JointTrajectory
-from vla_simd_ros.msg import ActionChunk, ExecutorState, LatencyBudget, QueryTiming
+from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState, LatencyBudget, QueryTiming
 
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.chunk_executor_node import ChunkExecutorNode
@@ -286,6 +286,90 @@ def test_a_hold_survives_a_new_configuration(ros: Any) -> None:
     assert (state.state, state.hold_requested) == (ExecutorState.HOLDING, True)
 
 
+def call_stop(ros: Any, data: bool) -> Any:
+    return ros.call(SetBool, "emergency_stop", SetBool.Request(data=data))
+
+
+def test_an_emergency_stop_outlasts_the_lifecycle_and_only_its_service_releases(ros: Any) -> None:
+    arm = Arm(ros, mode="lagged")
+    arm.chunk([0.02 * i for i in range(50)])
+    arm.step(3)
+    button = ros.publisher(Bool, "emergency_stop", qos.NOT_LATCHED)
+    sent = len(arm.commands)
+    button.publish(Bool(data=True))
+    ros.spin_until(lambda: arm.states[-1].emergency_stop, "the stop")
+    button.publish(Bool(data=False))
+    ros.settle()
+    ros.call(SetBool, "hold", SetBool.Request(data=False))
+    arm.chunk([0.5] * 50)
+    state = arm.step(2)
+    assert (state.state, state.emergency_stop) == (ExecutorState.EMERGENCY_STOPPED, True)
+    arm.node.trigger_deactivate()
+    arm.node.trigger_cleanup()
+    assert arm.node.trigger_configure() == TransitionCallbackReturn.SUCCESS
+    assert arm.node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    assert arm.step(2).state == ExecutorState.EMERGENCY_STOPPED
+    assert len(arm.commands) == sent
+    assert call_stop(ros, False).success
+    assert arm.step().state == ExecutorState.WAITING
+    arm.announce(2)
+    arm.chunk([0.1] * 5, epoch=2)
+    assert arm.step().state == ExecutorState.EXECUTING
+
+
+def test_a_pressed_button_is_not_released_by_the_service(ros: Any) -> None:
+    node = ros.add(ChunkExecutorNode, **SETTINGS)
+    button = ros.publisher(Bool, "emergency_stop", qos.LATCHED)
+    button.publish(Bool(data=True))
+    ros.spin_until(lambda: node._emergency.latched, "the stop, heard unconfigured")
+    response = call_stop(ros, False)
+    assert (response.success, node._emergency.latched) == (False, True)
+    assert "the last message on the topic emergency_stop says true" in response.message
+    button.publish(Bool(data=False))
+    ros.settle()
+    assert node._emergency.latched
+    assert call_stop(ros, False).success and not node._emergency.latched
+
+
+def test_the_service_stops_too_and_nothing_is_sent_on_deactivation(ros: Any) -> None:
+    arm = Arm(ros, mode="lagged", acceleration_limit=[5.0])
+    arm.chunk([0.2 * i for i in range(5)])
+    arm.step(3)
+    sent = len(arm.commands)
+    assert call_stop(ros, True).success
+    arm.node.trigger_deactivate()
+    ros.settle()
+    assert len(arm.commands) == sent
+
+
+def test_motion_does_not_start_with_a_joint_far_outside_its_limits(ros: Any) -> None:
+    arm = Arm(ros, mode="lagged")
+    arm.measured = [0.0, 1.5]
+    arm.step()
+    arm.chunk([0.1] * 9)
+    state = arm.step()
+    assert state.state == ExecutorState.HOLDING
+    assert "joint 'lift' is at 1.5, outside its limits of -1 to 1" in state.reason
+    assert arm.commands == []
+
+
+def test_committed_rows_are_told_to_who_listens(ros: Any) -> None:
+    arm = Arm(ros, joints=["lift", "pan"])
+    arm.step()
+    arm.chunk([0.01 * i for i in range(30)], stamp=stamp(ros.now_ns - 2 * PERIOD))
+    arm.step(2)
+    committed: list[CommittedPrefix] = ros.collect(CommittedPrefix, "committed_prefix", qos.CHUNK)
+    ros.spin_until(arm.node._pipeline._committed.get_subscription_count, "the subscription")
+    arm.step()
+    ros.spin_until(lambda: committed, "committed rows")
+    message = committed[-1]
+    assert list(message.joint_names) == ["lift", "pan"]
+    assert (message.epoch, message.sequence, message.period_ns) == (1, 1, PERIOD)
+    # Three executed; a chunk that is asked for now comes in two steps, one more is executed before.
+    assert (message.executed, message.first_row) == (3, 6)
+    assert list(message.rows[::2]) == pytest.approx([0.03, 0.04, 0.05, 0.06])
+
+
 def test_a_second_publisher_is_seen_behind_a_remapping(ros: Any) -> None:
     def make(**options: Any) -> ChunkExecutorNode:
         return ChunkExecutorNode(cli_args=["--ros-args", "-r", "action_chunk:=/elsewhere"], **options)
@@ -464,7 +548,7 @@ BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
         {"velocity_limit": [1.0, 2.0, 3.0]},
         "velocity_limit: got 3 values, expected one for all or one for each",
     ),
-    ({"position_lower": [2.0]}, "expected lower < upper"),
+    ({"position_lower": [2.0]}, "position limits of joint 'pan' are 2.0 to 1.0, expected lower < upper"),
     ({"starvation": "decay"}, "'decay' is for velocities"),
     ({"output": "twist_stamped"}, "a twist has the components"),
     ({"robot_description": "/nowhere/robot.urdf"}, "robot_description: .*nowhere"),
@@ -507,3 +591,31 @@ def test_limits_of_a_robot_description_apply(ros: Any) -> None:
     state = arm.step(9)
     assert list(arm.commands[-1].points[0].positions) == pytest.approx([0.2, 0.5])
     assert state.position_limited > 0
+
+
+URDF = (
+    '<robot><joint name="pan" type="revolute"><limit lower="-9" upper="{upper}" velocity="9"/></joint>'
+    '<joint name="lift" type="revolute"><limit lower="-9" upper="9" velocity="9"/></joint></robot>'
+)
+
+
+def test_a_robot_description_from_the_topic_is_waited_for(
+    ros: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arm = Arm(ros, mode="lagged", robot_description="topic")
+    arm.chunk([0.5] * 30)
+    state = arm.step()
+    assert (state.state, arm.commands) == (ExecutorState.HOLDING, [])
+    assert "no robot description has been received" in state.reason
+    descriptions = ros.publisher(String, "robot_description", qos.LATCHED)
+    descriptions.publish(String(data="<robot/>"))
+    arm.settle_on(lambda: "no movable joints" in arm.last_state().reason, "the refusal")
+    descriptions.publish(String(data=URDF.format(upper=0.2)))
+    arm.settle_on(lambda: arm.last_state().state == ExecutorState.WAITING, "the description")
+    arm.chunk([0.5] * 30)
+    arm.step(9)
+    assert list(arm.commands[-1].points[0].positions) == pytest.approx([0.2, 0.5])
+    descriptions.publish(String(data=URDF.format(upper=0.9)))
+    arm.step(3)
+    assert positions(arm.commands)[-1] == pytest.approx(0.2)
+    assert "the robot description has changed" in capfd.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from rclpy.parameter import Parameter
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Float64, String, UInt64
 from std_srvs.srv import Trigger
-from vla_simd_ros.msg import ActionChunk, QueryTiming
+from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState, QueryTiming
 
 from vla_simd_ros.inference import InputError, Observation, Query, Timing
 from vla_simd_ros.nodes import qos
@@ -42,6 +43,8 @@ class FakePolicy:
 
     def __init__(self, spec: PolicySpec = SPEC) -> None:
         self.spec = spec
+        self.supports_prefix = spec.takes_prefix
+        self.prefixes: list[np.ndarray] = []
         self.instructions: list[str] = []
         self.observations: list[Observation] = []
         self.instruction_truncated = False
@@ -58,8 +61,10 @@ class FakePolicy:
         self.instruction_truncated = len(text.split()) > 32
         return 7.0
 
-    def query(self, observation: Observation) -> Query:
+    def query(self, observation: Observation, prefix: np.ndarray | None = None) -> Query:
         self.observations.append(observation)
+        if prefix is not None:
+            self.prefixes.append(prefix)
         if self.gate is not None:
             assert self.gate.acquire(timeout=20.0)
         assert observation.state is not None
@@ -568,3 +573,94 @@ def test_a_missing_checkpoint_folder_fails_configuration(
     assert node.trigger_configure() == FAILURE
     error = capfd.readouterr().err
     assert "nothing" in error and "Traceback" not in error
+
+
+def committed(robot: Robot, start_ns: int, rows: list[list[float]], **changes: Any) -> CommittedPrefix:
+    """Rows of the present epoch, 100 ms apart."""
+    message = CommittedPrefix(
+        joint_names=["lift", "pan"], epoch=robot.epochs[-1].data, sequence=1, first_row=1, executed=1,
+        period_ns=100 * MS, rows=[value for row in rows for value in row],
+    )  # fmt: skip
+    message.header.stamp = stamp(start_ns)
+    for name, value in changes.items():
+        setattr(message, name, value)
+    return message
+
+
+PREFIX_SPEC = replace(SPEC, takes_prefix=True)
+
+
+def test_committed_rows_are_the_first_of_a_chunk_for_a_policy_that_continues_them(ros: Any) -> None:
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC), joint_units=["deg"], step_period=0.1)
+    executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
+    ros.spin_until(lambda: robot.epochs, "the epoch")
+    captured = ros.now_ns - 50 * MS
+    executor.publish(committed(robot, captured - 100 * MS, [[9.0, 8.0], [2.0, 1.0], [4.0, 3.0]]))
+    ros.spin_until(lambda: robot.node._pipeline._runner.committed is not None, "the committed rows")
+    assert robot.observe(age_ms=50) == captured
+    chunk = robot.await_chunk()
+    assert chunk.frozen == 2
+    assert robot.policy.prefixes[0] == pytest.approx(np.rad2deg([[1.0, 2.0], [3.0, 4.0]]))
+
+
+def test_rows_of_another_epoch_are_not_given(ros: Any) -> None:
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC), step_period=0.1)
+    executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
+    ros.spin_until(lambda: robot.epochs, "the epoch")
+    executor.publish(committed(robot, ros.now_ns - 150 * MS, [[0.0, 0.0]] * 9, epoch=1))
+    ros.spin_until(lambda: robot.node._pipeline._runner.committed is not None, "the committed rows")
+    robot.observe(age_ms=50)
+    assert (robot.await_chunk().frozen, robot.policy.prefixes) == (0, [])
+
+
+def test_no_more_rows_are_given_than_a_chunk_may_execute(ros: Any) -> None:
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC), step_period=0.1)
+    executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
+    ros.spin_until(lambda: robot.epochs, "the epoch")
+    executor.publish(committed(robot, ros.now_ns - 50 * MS, [[0.0, 0.0]] * 40))
+    ros.spin_until(lambda: robot.node._pipeline._runner.committed is not None, "the committed rows")
+    robot.observe(age_ms=50)
+    assert robot.await_chunk().frozen == SPEC.n_action_steps
+    assert robot.policy.prefixes[0].shape == (3, 2)
+
+
+def test_committed_rows_of_other_joints_are_refused(ros: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC))
+    executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
+    ros.spin_until(lambda: robot.epochs, "the epoch")
+    executor.publish(committed(robot, ros.now_ns, [[0.0, 0.0]], joint_names=["pan", "claw"]))
+    ros.settle()
+    assert "committed_prefix refused: joint_names" in capfd.readouterr().err
+    robot.observe()
+    assert robot.await_chunk().frozen == 0
+
+
+def test_a_policy_that_takes_no_prefix_is_told_nothing(ros: Any) -> None:
+    robot = Robot(ros)
+    ros.spin_until(lambda: robot.epochs, "the epoch")
+    assert robot.node.count_subscribers("committed_prefix") == 0
+    assert robot.node.count_subscribers("executor_state") == 0, "and continuous queries need no reports"
+    robot.observe()
+    assert (robot.await_chunk().frozen, robot.policy.prefixes) == (0, [])
+
+
+def test_queries_on_demand_follow_the_executors_reports(ros: Any) -> None:
+    robot = Robot(ros, query_pacing="on_demand", query_threshold=1, step_period=0.1)
+    reports = ros.publisher(ExecutorState, "executor_state", qos.STATE)
+    bad = ExecutorState(mode="time_aligned", control_period=float("nan"))
+    good = ExecutorState(mode="time_aligned", control_period=0.1, buffered_steps=3)
+    for report in (bad, good):
+        report.header.stamp = stamp(ros.now_ns)
+        reports.publish(report)
+    ros.spin_until(lambda: robot.node._pipeline._pacer._report is not None, "the report")
+    queried = []
+    for _ in range(9):
+        robot.observe(age_ms=20)
+        ros.settle(5)
+        queried.append(len(robot.policy.observations))
+        robot.next_moment(100)
+    # A window of three rows: one is left two observations later.
+    assert queried == [1, 1, 2, 2, 3, 3, 4, 4, 5]
+    robot.node._pipeline._begin_episode()
+    robot.observe(age_ms=20)
+    ros.spin_until(lambda: len(robot.policy.observations) == 6, "a query at once in a new epoch")

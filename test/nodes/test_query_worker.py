@@ -20,6 +20,8 @@ class FakeRunner:
 
     def __init__(self) -> None:
         self.begun: list[Episode] = []
+        self.asked: list[int] = []
+        self.not_due: set[int] = set()
         self.started: list[int] = []
         self.delivered: list[tuple[int, int, float]] = []
         self.errors: list[str] = []
@@ -34,6 +36,10 @@ class FakeRunner:
         if self.fail_begin:
             raise ValueError("instruction refused")
         return 5.0
+
+    def due(self, frames: FrameSet) -> bool:
+        self._note(self.asked, frames.stamp_ns)
+        return frames.stamp_ns not in self.not_due
 
     def query(self, frames: FrameSet) -> int:
         self._note(self.started, frames.stamp_ns)
@@ -114,6 +120,18 @@ def test_the_newest_observation_is_queried_and_older_ones_are_skipped(
     runner.gate.release(2)
     runner.wait(lambda: len(runner.delivered) == 2)
     assert runner.delivered == [(10, 1, 5.0), (40, 1, 0.0)]
+
+
+def test_observations_that_are_not_due_are_passed_over(runner: FakeRunner, worker: QueryWorker) -> None:
+    runner.not_due = {10, 20}
+    runner.gate.release(9)
+    worker.begin(Episode(1, "go"))
+    for time in (10, 20, 30):
+        worker.offer(frames(time))
+        runner.wait(lambda t=time: runner.asked[-1:] == [t])
+    runner.wait(lambda: runner.delivered)
+    assert runner.delivered == [(30, 1, 5.0)]
+    assert runner.started == [30]
 
 
 def test_an_episode_begins_before_any_observation(runner: FakeRunner, worker: QueryWorker) -> None:

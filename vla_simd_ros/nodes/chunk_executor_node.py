@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from vla_simd_ros.nodes.emergency_stop import EmergencyStop
 from vla_simd_ros.nodes.executor_pipeline import ExecutorPipeline
 from vla_simd_ros.nodes.executor_settings import PARAMETERS, settings_from
 from vla_simd_ros.nodes.parameters import ParameterError
@@ -27,9 +28,15 @@ class ChunkExecutorNode(PipelineNode[ExecutorPipeline]):
         super().__init__("chunk_executor_node", "execution", PARAMETERS, (ParameterError,), **node_options)
         # Nothing but a release ends a hold, a new configuration neither.
         self._held = False
+        # Beside the pipeline: a stop counts in every state of the lifecycle, and outlasts all of them.
+        self._emergency = EmergencyStop(self, self._on_emergency_stop)
 
     def _make_pipeline(self, values: dict[str, Any]) -> ExecutorPipeline:
-        return ExecutorPipeline(self, settings_from(values), self._held)
+        return ExecutorPipeline(self, settings_from(values), self._held, self._emergency.latched)
+
+    def _on_emergency_stop(self, latched: bool) -> None:
+        if self._pipeline is not None:
+            self._pipeline.emergency_stop(latched)
 
     def _release(self) -> bool:
         if self._pipeline is not None:

@@ -34,7 +34,7 @@ from vla_simd_ros.nodes.messages import nanoseconds
 
 _STATES = {
     getattr(ExecutorState, name): name
-    for name in ("INACTIVE", "WAITING", "EXECUTING", "STARVED", "HOLDING", "STOPPED")
+    for name in ("INACTIVE", "WAITING", "EXECUTING", "STARVED", "HOLDING", "STOPPED", "EMERGENCY_STOPPED")
 }
 _NUMBERS = tuple(
     name

@@ -7,15 +7,15 @@ from typing import Any
 
 from rclpy.lifecycle import LifecycleNode
 from sensor_msgs.msg import JointState
-from std_msgs.msg import UInt64
+from std_msgs.msg import String, UInt64
 from std_srvs.srv import SetBool
 
 from vla_simd_ros.control.chunk import ChunkRejected
-from vla_simd_ros.control.control_loop import ActionKind, ControlLoop, Tick
+from vla_simd_ros.control.control_loop import ActionKind, Activity, ControlLoop, Tick
 from vla_simd_ros.control.joint_buffer import JointStateError, select_joints
 from vla_simd_ros.control.stamps import StampValidator
 from vla_simd_ros.control.timeline import StepKind
-from vla_simd_ros.msg import ActionChunk, ExecutorState
+from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.diagnostics import Status
 from vla_simd_ros.nodes.executor_report import (
@@ -29,8 +29,9 @@ from vla_simd_ros.nodes.executor_report import (
 from vla_simd_ros.nodes.executor_settings import ExecutorSettings
 from vla_simd_ros.nodes.latched import subscribe_latched
 from vla_simd_ros.nodes.latency_report import LatencyReport
-from vla_simd_ros.nodes.messages import nanoseconds, raw_chunk
+from vla_simd_ros.nodes.messages import committed_message, nanoseconds, raw_chunk
 from vla_simd_ros.nodes.outputs import OUTPUTS
+from vla_simd_ros.nodes.parameters import ParameterError
 
 THROTTLE_S = 2.0
 BRAKING_S = 1.0
@@ -43,13 +44,18 @@ class ExecutorPipeline:
         node: the node that has the topics.
         settings: checked settings.
         held: whether the hold service keeps the arm held since before.
+        emergency: whether an emergency stop is in force since before.
     """
 
-    def __init__(self, node: LifecycleNode, settings: ExecutorSettings, held: bool) -> None:
+    def __init__(self, node: LifecycleNode, settings: ExecutorSettings, held: bool, emergency: bool) -> None:
         self._node = node
         self._settings = settings
         self._loop = ControlLoop(settings.loop)
         self._loop.hold(held)
+        self._loop.emergency_stop(emergency)
+        self._description = ""
+        if settings.description_from_topic:
+            self._loop.unready("no robot description has been received on the topic robot_description")
         self._active = False
         self._tick: Tick | None = None
         self._executed = Executed()
@@ -65,12 +71,17 @@ class ExecutorPipeline:
         self._output = output(node, settings.loop.joints, settings.loop.period_ns, settings.frame_id)
         self._states = node.create_publisher(ExecutorState, "executor_state", qos.STATE)
         self._latency = LatencyReport(node)
+        self._committed = node.create_publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
         self._chunks = node.create_subscription(ActionChunk, "action_chunk", self._on_chunk, qos.CHUNK)
         self._subscriptions = [
             self._chunks,
             *subscribe_latched(node, UInt64, "epoch", self._on_epoch),
             node.create_subscription(JointState, "joint_states", self._on_joint_state, qos.JOINTS),
         ]
+        if settings.description_from_topic:
+            self._subscriptions += subscribe_latched(
+                node, String, "robot_description", self._on_robot_description
+            )
         self._hold_service = node.create_service(SetBool, "hold", self._on_hold)
         self._timers = [
             node.create_timer(settings.control_period, self._on_control_step),
@@ -95,6 +106,11 @@ class ExecutorPipeline:
         self._loop.pause()
         self._publish_state()
 
+    def emergency_stop(self, latched: bool) -> None:
+        """Command nothing from now on, or release."""
+        self._loop.emergency_stop(latched)
+        self._publish_state()
+
     def clock_jumped(self) -> None:
         """Forget everything that has a time."""
         self._loop.clock_jumped()
@@ -112,6 +128,7 @@ class ExecutorPipeline:
         self._node.destroy_service(self._hold_service)
         self._node.destroy_publisher(self._states)
         self._latency.destroy()
+        self._node.destroy_publisher(self._committed)
         self._output.destroy()
         return True
 
@@ -151,8 +168,8 @@ class ExecutorPipeline:
     def _on_joint_state(self, message: JointState) -> None:
         if self._settings.loop.kind is not ActionKind.POSITION:
             return
-        now_ns = self._now_ns()
-        if self._joint_stamps.check(nanoseconds(message.header.stamp), now_ns) is not None:
+        stamp_ns = nanoseconds(message.header.stamp)
+        if self._joint_stamps.check(stamp_ns, self._now_ns()) is not None:
             self._joint_fault(self._joint_stamps.last_message)
             return
         try:
@@ -160,7 +177,23 @@ class ExecutorPipeline:
         except JointStateError as error:
             self._joint_fault(str(error))
             return
-        self._loop.joint_state(positions, now_ns)
+        self._loop.joint_state(positions, stamp_ns)
+
+    def _on_robot_description(self, message: String) -> None:
+        try:
+            limits = self._settings.limits.described(message.data)
+        except (ValueError, ParameterError) as error:
+            self._error(f"robot description refused: {error}")
+            if not self._description:
+                self._loop.unready(f"the robot description cannot be used: {error}")
+            return
+        if not self._description:
+            self._description = message.data
+            self._loop.limit(limits)
+            self._loop.unready("")
+            self._node.get_logger().info("limits of the robot description apply")
+        elif message.data != self._description:
+            self._warn("the robot description has changed: clean up and configure to put its limits in force")
 
     def _on_hold(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
         self._loop.hold(request.data)
@@ -180,15 +213,28 @@ class ExecutorPipeline:
         tick = self._loop.tick(now_ns)
         if tick is None:
             return
-        if tick.command is not None and not self._settings.dry_run:
-            self._output.send(tick.command, now_ns)
+        self._send(tick, now_ns)
         if tick.step is not None and tick.step.kind is StepKind.ROW:
             age_ms = (now_ns - tick.step.stamp_ns) * 1e-6
             self._executed = Executed(tick.step.row, tick.step.sequence, age_ms)
             self._latency.executed(tick.step, now_ns)
+            self._publish_committed(now_ns)
         before, self._tick = self._tick, tick
         if before is None or before.activity is not tick.activity:
             self._announce(tick)
+
+    def _send(self, tick: Tick, now_ns: int) -> None:
+        if tick.command is None or self._settings.dry_run:
+            return
+        planned = self._output.needs_ahead and tick.activity is Activity.EXECUTING
+        self._output.send(tick.command, now_ns, self._loop.ahead() if planned else None)
+
+    def _publish_committed(self, now_ns: int) -> None:
+        if not self._committed.get_subscription_count():
+            return
+        prefix = self._loop.committed(now_ns)
+        if prefix is not None:
+            self._committed.publish(committed_message(prefix, self._settings.loop.joints))
 
     def _announce(self, tick: Tick) -> None:
         text = tick.activity.value + (f": {tick.reason}" if tick.reason else "")
@@ -204,7 +250,7 @@ class ExecutorPipeline:
         deadline = time.monotonic() + BRAKING_S
         for command in self._loop.braking():
             if not self._settings.dry_run:
-                self._output.send(command, self._now_ns())
+                self._output.send(command, self._now_ns(), None)
             time.sleep(self._settings.control_period)
             if time.monotonic() > deadline:
                 break

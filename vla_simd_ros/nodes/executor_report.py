@@ -18,6 +18,7 @@ STATES = {
     Activity.STARVED: ExecutorState.STARVED,
     Activity.HOLDING: ExecutorState.HOLDING,
     Activity.STOPPED: ExecutorState.STOPPED,
+    Activity.EMERGENCY: ExecutorState.EMERGENCY_STOPPED,
 }
 
 UINT32_MAX = 2**32 - 1
@@ -48,11 +49,13 @@ def state_message(
     supply = loop.supply.report(loop.timeline.mode)
     message = ExecutorState(
         mode=loop.timeline.mode.value,
+        control_period=settings.control_period,
         aggregation=settings.blending,
         state=STATES[tick.activity] if tick is not None and active else ExecutorState.INACTIVE,
         reason=tick.reason if tick is not None and active else "not active",
         dry_run=settings.dry_run,
         hold_requested=loop.hold_requested,
+        emergency_stop=loop.emergency,
         epoch=loop.timeline.epoch or 0,
         sequence=executed.sequence,
         buffered_steps=min(loop.timeline.buffered_steps(), UINT32_MAX),
@@ -68,6 +71,8 @@ def state_message(
         chunks_rejected=loop.rejections.total(),
         rejection_reasons=[reason.value for reason in loop.rejections],
         rejection_counts=list(loop.rejections.values()),
+        arrived_sequence=loop.arrival.sequence,
+        arrived_delay_ms=loop.arrival.delay_ns * 1e-6,
         splice_step=loop.splice_step,
         splice_step_max=loop.splice_step_max,
     )

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from vla_simd_ros.control.blending import blending
+from vla_simd_ros.control.blending import ACT_COEFFICIENT, BLENDINGS, LARGEST_COEFFICIENT, blending
 from vla_simd_ros.control.chunk import NANOSECONDS
 from vla_simd_ros.control.control_loop import ActionKind, LoopConfig, Starvation
-from vla_simd_ros.control.limits import JointLimits
 from vla_simd_ros.control.timeline import Mode
-from vla_simd_ros.control.urdf import UrdfLimit, urdf_limits
-from vla_simd_ros.nodes.outputs import OUTPUTS, TWIST_COMPONENTS
-from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError, per_joint
+from vla_simd_ros.nodes.executor_limits import FROM_TOPIC, LimitParameters, first_limits
+from vla_simd_ros.nodes.outputs import OUTPUTS
+from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError
 from vla_simd_ros.nodes.policy_settings import SO101_JOINTS, SO101_LOWER, SO101_UPPER
 
 PARAMETERS = [
@@ -32,19 +27,27 @@ PARAMETERS = [
     Param(
         "blending",
         "replace",
-        "How a chunk is joined to the one before: replace it at once, or move over linearly.",
-        choices=("replace", "linear"),
+        "How a chunk is joined to the plan in execution: replace it, move over linearly (real_time: unless "
+        "the chunk continues the committed rows), average as ACT does, or as LeRobot's client does.",
+        choices=BLENDINGS,
     ),
     Param("blending_steps", 5, "Control steps that linear blending takes.", minimum=1, maximum=1000),
+    Param(
+        "ensemble_coefficient",
+        ACT_COEFFICIENT,
+        "Decay of the weights of a temporal ensemble, per chunk; ACT's temporal_ensemble_coeff.",
+        minimum=-LARGEST_COEFFICIENT,
+        maximum=LARGEST_COEFFICIENT,
+    ),
     Param(
         "output",
         "joint_trajectory",
         "Message of the commands: trajectory_msgs/JointTrajectory on joint_trajectory, "
-        "std_msgs/Float64MultiArray on commands, sensor_msgs/JointState on joint_command, or "
-        "geometry_msgs/TwistStamped on twist.",
+        "std_msgs/Float64MultiArray on commands, sensor_msgs/JointState on joint_command, "
+        "geometry_msgs/TwistStamped on twist, or autoware_planning_msgs/Trajectory on trajectory.",
         choices=tuple(OUTPUTS),
     ),
-    Param("frame_id", "", "Frame of a twist."),
+    Param("frame_id", "", "Frame of a twist, or of a vehicle's trajectory."),
     Param("dry_run", False, "Compute and publish state, but command nothing."),
     Param(
         "position_lower",
@@ -62,8 +65,16 @@ PARAMETERS = [
     Param(
         "robot_description",
         "",
-        "A URDF document, or the name of a URDF file: its position and velocity limits apply besides those "
-        "above, whichever is tighter. Empty: none.",
+        "A URDF document, the name of a URDF file, or topic (the document comes from the topic "
+        "robot_description, nothing is commanded before): its position and velocity limits apply besides "
+        "those above, whichever is tighter. Empty: none.",
+    ),
+    Param(
+        "start_tolerance",
+        0.1,
+        "How far outside its position limits a joint may be when motion starts, radians or metres; the "
+        "first command is at the limit then.",
+        minimum=0.0,
     ),
     Param(
         "starvation",
@@ -128,6 +139,8 @@ class ExecutorSettings:
     """The control loop's settings, and what only the node needs."""
 
     loop: LoopConfig
+    limits: LimitParameters
+    description_from_topic: bool
     output: str
     frame_id: str
     blending: str
@@ -146,18 +159,19 @@ def settings_from(values: Mapping[str, Any]) -> ExecutorSettings:
     joints = tuple(values["joints"])
     if len(set(joints)) != len(joints) or "" in joints:
         raise ParameterError(f"joints: got {list(joints)}, expected different names, none of them empty")
-    kind = OUTPUTS[values["output"]].kind
-    if values["output"] == "twist_stamped" and set(joints) != set(TWIST_COMPONENTS):
-        raise ParameterError(
-            f"joints: got {list(joints)}, a twist has the components {list(TWIST_COMPONENTS)}"
-        )
+    output = OUTPUTS[values["output"]]
     period = 1.0 / values["control_rate"]
+    limits = LimitParameters.of(values, joints)
+    if problem := output.problem(joints):
+        raise ParameterError(problem)
     try:
-        loop = _loop(values, joints, kind, period)
+        loop = _loop(values, limits, output.kind, period)
     except ValueError as error:
         raise ParameterError(str(error)) from error
     return ExecutorSettings(
         loop=loop,
+        limits=limits,
+        description_from_topic=values["robot_description"] == FROM_TOPIC,
         output=values["output"],
         frame_id=values["frame_id"],
         blending=values["blending"],
@@ -168,14 +182,14 @@ def settings_from(values: Mapping[str, Any]) -> ExecutorSettings:
     )
 
 
-def _loop(values: Mapping[str, Any], joints: tuple[str, ...], kind: ActionKind, period: float) -> LoopConfig:
+def _loop(values: Mapping[str, Any], limits: LimitParameters, kind: ActionKind, period: float) -> LoopConfig:
     return LoopConfig(
-        joints=joints,
+        joints=limits.joints,
         kind=kind,
-        limits=_limits(values, joints),
+        limits=first_limits(limits, values["robot_description"]),
         period_ns=_ns(period),
         mode=Mode(values["mode"]),
-        blending=blending(values["blending"], values["blending_steps"]),
+        blending=blending(values["blending"], values["blending_steps"], values["ensemble_coefficient"]),
         starvation=Starvation(values["starvation"]),
         decay_ns=_ns(values["decay_time"]),
         starvation_timeout_ns=_ns(values["starvation_timeout"]),
@@ -183,35 +197,8 @@ def _loop(values: Mapping[str, Any], joints: tuple[str, ...], kind: ActionKind, 
         policy_timeout_ns=_ns(values["policy_timeout"]),
         future_tolerance_ns=_ns(values["stamp_tolerance"]),
         max_age_ns=_ns(values["max_chunk_age"]),
+        start_tolerance=values["start_tolerance"],
     )
-
-
-def _limits(values: Mapping[str, Any], joints: tuple[str, ...]) -> JointLimits:
-    described = _described(values["robot_description"], joints)
-    lower = np.maximum(per_joint(values, "position_lower", joints), [limit.lower for limit in described])
-    upper = np.minimum(per_joint(values, "position_upper", joints), [limit.upper for limit in described])
-    velocity = np.minimum(
-        per_joint(values, "velocity_limit", joints), [limit.velocity for limit in described]
-    )
-    acceleration = np.array(per_joint(values, "acceleration_limit", joints), dtype=np.float64)
-    return JointLimits(lower, upper, velocity, acceleration)
-
-
-def _described(description: str, joints: tuple[str, ...]) -> list[UrdfLimit]:
-    """Limits of the joints from a robot description; infinite without one."""
-    if not description:
-        return [UrdfLimit(-math.inf, math.inf, math.inf)] * len(joints)
-    text = description
-    if not description.lstrip().startswith("<"):
-        try:
-            text = Path(description).read_text(encoding="utf-8")
-        except OSError as error:
-            raise ParameterError(f"robot_description: {error}") from error
-    limits = urdf_limits(text)
-    missing = [joint for joint in joints if joint not in limits]
-    if missing:
-        raise ParameterError(f"robot_description: has no movable joints {missing}, it has {sorted(limits)}")
-    return [limits[joint] for joint in joints]
 
 
 def _ns(seconds: float) -> int:

@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from geometry_msgs.msg import TwistStamped
-from rclpy.lifecycle import LifecycleNode
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from vla_simd_ros.control.control_loop import ActionKind
-from vla_simd_ros.control.limits import Vector
-from vla_simd_ros.nodes import qos
-from vla_simd_ros.nodes.messages import stamp
+from vla_simd_ros.nodes.autoware_output import AutowareOutput
+from vla_simd_ros.nodes.messages import duration, stamp
+from vla_simd_ros.nodes.output import Output, RowOutput
 
 TWIST_COMPONENTS = ("linear_x", "linear_y", "linear_z", "angular_x", "angular_y", "angular_z")
 
 
-class Output(ABC):
-    """Publishes commands on one topic.
-
-    Args:
-        node: the node that publishes.
-        joints: names of the command's components, in order.
-        period_ns: the control period.
-        frame_id: the frame of a command that has one.
-    """
-
-    kind = ActionKind.POSITION
-    topic = ""
-    message_type: Any = None
-
-    def __init__(self, node: LifecycleNode, joints: Sequence[str], period_ns: int, frame_id: str) -> None:
-        self._node = node
-        self._joints = list(joints)
-        self._period_ns = period_ns
-        self._frame_id = frame_id
-        self._publisher = node.create_publisher(self.message_type, self.topic, qos.COMMAND)
-
-    def send(self, command: Vector, now_ns: int) -> None:
-        """Publish a command; it is meant to be reached one control period from now."""
-        self._publisher.publish(self.message([float(value) for value in command], now_ns))
-
-    def destroy(self) -> None:
-        """Take the publisher off the node."""
-        self._node.destroy_publisher(self._publisher)
-
-    @abstractmethod
-    def message(self, values: list[float], now_ns: int) -> Any:
-        """The message for a command."""
-
-
-class JointTrajectoryOutput(Output):
+class JointTrajectoryOutput(RowOutput):
     """For a joint_trajectory_controller: one point, to be reached one control period after receipt.
 
     The header's stamp is zero, which such a controller understands as "now": a stamp of our own clock would
@@ -66,12 +29,11 @@ class JointTrajectoryOutput(Output):
 
     def message(self, values: list[float], now_ns: int) -> JointTrajectory:
         """A trajectory of one point."""
-        point = JointTrajectoryPoint(positions=values)
-        point.time_from_start.sec, point.time_from_start.nanosec = divmod(self._period_ns, 1_000_000_000)
+        point = JointTrajectoryPoint(positions=values, time_from_start=duration(self._period_ns))
         return JointTrajectory(joint_names=self._joints, points=[point])
 
 
-class FloatArrayOutput(Output):
+class FloatArrayOutput(RowOutput):
     """For forward command controllers: the values in joint order."""
 
     topic = "commands"
@@ -82,7 +44,7 @@ class FloatArrayOutput(Output):
         return Float64MultiArray(data=values)
 
 
-class JointStateOutput(Output):
+class JointStateOutput(RowOutput):
     """For simple servo drivers: the commanded positions as a joint state."""
 
     topic = "joint_command"
@@ -95,12 +57,19 @@ class JointStateOutput(Output):
         return message
 
 
-class TwistOutput(Output):
+class TwistOutput(RowOutput):
     """For MoveIt Servo and the like: end-effector velocities in the order linear x, y, z, angular x, y, z."""
 
     kind = ActionKind.VELOCITY
     topic = "twist"
     message_type = TwistStamped
+
+    @classmethod
+    def problem(cls, joints: Sequence[str]) -> str | None:
+        """The joints must be the components of a twist."""
+        if set(joints) == set(TWIST_COMPONENTS):
+            return None
+        return f"joints: got {list(joints)}, a twist has the components {list(TWIST_COMPONENTS)}"
 
     def message(self, values: list[float], now_ns: int) -> TwistStamped:
         """A twist in the frame of the parameter ``frame_id``."""
@@ -119,4 +88,5 @@ OUTPUTS: dict[str, type[Output]] = {
     "float64_multi_array": FloatArrayOutput,
     "joint_state": JointStateOutput,
     "twist_stamped": TwistOutput,
+    "autoware_trajectory": AutowareOutput,
 }

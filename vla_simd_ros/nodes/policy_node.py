@@ -24,7 +24,7 @@ EXPECTED_ERRORS = (ParameterError, ValueError, OSError, ImportError)
 
 
 class PolicyNode(PipelineNode[PolicyPipeline]):
-    """Loads a policy on configure and queries it continuously while active.
+    """Loads a policy on configure and queries it while active.
 
     Args:
         load: makes the policy: called with the checkpoint folder and options, like ``Policy.load``.
@@ -53,6 +53,11 @@ class PolicyNode(PipelineNode[PolicyPipeline]):
         self.get_logger().info(f"{policy.name} loaded and warm after {time.monotonic() - start:.1f} s")
         if policy.int8:
             self.get_logger().info(f"in int8: {', '.join(policy.int8)}")
+        if policy.spec.temporal_ensemble_coeff is not None:
+            self.get_logger().info(
+                "the checkpoint's chunks were meant to be averaged: set the executor's blending to "
+                f"temporal_ensemble and ensemble_coefficient to {policy.spec.temporal_ensemble_coeff}"
+            )
         return pipeline
 
     def _first_instruction(self, policy: Any, text: str) -> str | None:

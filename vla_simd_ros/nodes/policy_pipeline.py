@@ -12,19 +12,23 @@ from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import String, UInt64
 from std_srvs.srv import Trigger
 
-from vla_simd_ros.msg import ActionChunk, QueryTiming
+from vla_simd_ros.control.chunk import NANOSECONDS
+from vla_simd_ros.control.committed import CommittedError
+from vla_simd_ros.control.query_pacer import QueryPacer
+from vla_simd_ros.control.query_timing import QueryPacing
+from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState, QueryTiming
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.diagnostics import Status
 from vla_simd_ros.nodes.episodes import Episode, EpochCounter
 from vla_simd_ros.nodes.injected_delay import InjectedDelay
 from vla_simd_ros.nodes.latched import subscribe_latched
-from vla_simd_ros.nodes.messages import stamp
+from vla_simd_ros.nodes.messages import committed_prefix, stamp, supply_report
 from vla_simd_ros.nodes.observations import Observations
 from vla_simd_ros.nodes.policy_report import observation_status, policy_status
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction, Times
 from vla_simd_ros.nodes.policy_settings import PolicySettings, instruction_problem
 from vla_simd_ros.nodes.processing_time import ProcessingTime
-from vla_simd_ros.nodes.query_worker import QueryWorker
+from vla_simd_ros.nodes.query_worker import FrameSet, QueryWorker
 
 THROTTLE_S = 2.0
 STOP_TIMEOUT_S = 0.5
@@ -58,12 +62,15 @@ class PolicyPipeline:
         self._sequence = 0
         self._since_ns = self._now_ns()
         self._instruction = instruction
+        self._takes_prefix = bool(policy.supports_prefix)
+        self._pacer = QueryPacer(settings.pacing, settings.query_threshold)
         self._observations = Observations(settings, policy.spec, self._offer, self._warn)
         self._runner = PolicyRunner(
             policy,
             instruction,
             settings,
             self._observations,
+            self._pacer,
             self._now_ns,
             self._publish,
             self._report_failure,
@@ -92,6 +99,14 @@ class PolicyPipeline:
             node.create_subscription(JointState, "joint_states", self._on_joint_state, qos.JOINTS),
             *subscribe_latched(node, String, "instruction", self._on_instruction),
         ]
+        if self._settings.pacing is not QueryPacing.CONTINUOUS:
+            self._subscriptions.append(
+                node.create_subscription(ExecutorState, "executor_state", self._on_executor_state, qos.STATE)
+            )
+        if self._takes_prefix:
+            self._subscriptions.append(
+                node.create_subscription(CommittedPrefix, "committed_prefix", self._on_committed, qos.CHUNK)
+            )
         self._reset_service = node.create_service(Trigger, "~/reset", self._on_reset)
 
     def activate(self) -> None:
@@ -108,6 +123,8 @@ class PolicyPipeline:
     def clock_jumped(self) -> None:
         """Forget observations of another time; a new epoch makes the chunk executor do the same."""
         self._observations.clock_jumped()
+        self._pacer.clock_jumped()
+        self._runner.committed = None
         self._since_ns = self._now_ns()
         if self._active:
             self._begin_episode()
@@ -161,6 +178,21 @@ class PolicyPipeline:
             self._begin_episode()
         return response
 
+    def _on_executor_state(self, message: ExecutorState) -> None:
+        try:
+            report = supply_report(message)
+        except ValueError as error:
+            self._warn(f"executor_state refused: {error}")
+            return
+        self._pacer.executor(report)
+
+    def _on_committed(self, message: CommittedPrefix) -> None:
+        try:
+            self._runner.committed = committed_prefix(message, self._settings.action_names)
+        except CommittedError as error:
+            self._runner.committed = None
+            self._warn(f"committed_prefix refused: {error}")
+
     def _missing_instruction(self) -> bool:
         return bool(self._spec.uses_instruction) and self._instruction is None
 
@@ -169,6 +201,7 @@ class PolicyPipeline:
     def _begin_episode(self) -> None:
         epoch = self._epochs.next(self._now_ns())
         self._epoch.publish(UInt64(data=epoch))
+        self._pacer.start_epoch()
         if self._missing_instruction():
             self._worker.pause()
             self._warn("no instruction yet: publish one on the topic instruction")
@@ -176,7 +209,8 @@ class PolicyPipeline:
         self._worker.begin(Episode(epoch, self._instruction))
         self._node.get_logger().info(f"epoch {epoch} starts, instruction: {self._instruction!r}")
 
-    def _offer(self, frames: Any) -> None:
+    def _offer(self, frames: FrameSet) -> None:
+        self._pacer.observed(frames.stamp_ns)
         self._worker.offer(frames)
 
     def _publish(self, prediction: Prediction, episode: Episode, episode_ms: float) -> None:
@@ -191,10 +225,13 @@ class PolicyPipeline:
             step_period=self._settings.step_period,
             horizon=len(prediction.rows),
             window=self._settings.window,
+            frozen=prediction.frozen,
             actions=array.array("f", prediction.rows.astype(np.float32).tobytes()),
         )
         chunk.header.stamp = stamp(prediction.stamp_ns)
         chunk.timing = self._timing_message(prediction, chunk, episode_ms)
+        duration_ns = round(chunk.window * self._settings.step_period * NANOSECONDS)
+        self._pacer.published(chunk.sequence, prediction.stamp_ns, self._now_ns(), duration_ns)
         self._chunks.publish(chunk)
         self._timing.publish(chunk.timing)
         self._processing.publish(chunk.timing.total_ms + chunk.timing.publish_ms)

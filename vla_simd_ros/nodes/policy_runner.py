@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from vla_simd_ros.control.chunk import NANOSECONDS
+from vla_simd_ros.control.committed import CommittedPrefix
+from vla_simd_ros.control.query_pacer import QueryPacer
 from vla_simd_ros.inference import Timing
 from vla_simd_ros.nodes.episodes import Episode
 from vla_simd_ros.nodes.injected_delay import InjectedDelay
@@ -42,7 +45,7 @@ class Prediction:
     """A chunk in the robot's units, float64 ``[chunk, joints]``, with its capture time.
 
     ``ready_ns`` is the time it was there, ``frame_stamps_ns`` and ``joint_stamp_ns`` tell what its
-    observation was made of.
+    observation was made of. The first ``frozen`` rows were given to the policy.
     """
 
     stamp_ns: int
@@ -51,6 +54,7 @@ class Prediction:
     ready_ns: int
     frame_stamps_ns: tuple[int, ...]
     joint_stamp_ns: int
+    frozen: int = 0
 
 
 class PolicyRunner:
@@ -61,6 +65,7 @@ class PolicyRunner:
         instruction: the instruction that has been set on it, if any.
         settings: the node's settings for it.
         observations: makes observations of frames.
+        pacer: says which observations are queried.
         clock: the node's clock, nanoseconds.
         publish: publishes a prediction for an episode.
         fail: called with a text when the policy failed.
@@ -70,6 +75,7 @@ class PolicyRunner:
     Attributes:
         problem: why the last episode or query failed; empty when it did not.
         unavailable: why the last frames gave no observation; empty when they did.
+        committed: the rows that the executor has committed to, their columns those of the policy's action.
     """
 
     def __init__(
@@ -78,6 +84,7 @@ class PolicyRunner:
         instruction: str | None,
         settings: PolicySettings,
         observations: Observations,
+        pacer: QueryPacer,
         clock: Callable[[], int],
         publish: Callable[[Prediction, Episode, float], None],
         fail: Callable[[str], None],
@@ -88,11 +95,14 @@ class PolicyRunner:
         self._policy = policy
         self._settings = settings
         self._observations = observations
+        self._pacer = pacer
         self._clock = clock
         self._publish = publish
         self._fail = fail
         self._warn = warn
         self._instruction = instruction
+        self._epoch = 0
+        self.committed: CommittedPrefix | None = None
         self.problem = ""
         self.unavailable = ""
         self.truncated = bool(policy.instruction_truncated)
@@ -102,6 +112,7 @@ class PolicyRunner:
     def begin(self, episode: Episode) -> float:
         """Run the episode program when the instruction is another one; milliseconds spent."""
         self._note()
+        self._epoch = episode.epoch
         if episode.instruction is None or episode.instruction == self._instruction:
             return 0.0
         self._instruction = None
@@ -113,6 +124,10 @@ class PolicyRunner:
             self._warn(f"the instruction is longer than {limit} tokens: the rest is left out")
         return spent
 
+    def due(self, frames: FrameSet) -> bool:
+        """Whether to query these frames."""
+        return self._pacer.due(frames.stamp_ns)
+
     def query(self, frames: FrameSet) -> Prediction | None:
         """Run the policy on the frames; None, with the reason noted, when they give no observation."""
         start_ns, start = self._clock(), time.perf_counter()
@@ -122,8 +137,10 @@ class PolicyRunner:
             self.skipped += 1
             self._note(unavailable=str(error))
             return None
+        prefix = self._prefix(frames.stamp_ns)
+        given = {"prefix": self._settings.action_units.to_policy(prefix)} if len(prefix) else {}
         converted = time.perf_counter()
-        result = self._policy.query(observed.observation)
+        result = self._policy.query(observed.observation, **given)
         rows = self._settings.action_units.to_robot(np.asarray(result.actions, dtype=np.float64))
         self._check(rows)
         ready_ns, ready = self._clock(), time.perf_counter()
@@ -132,7 +149,15 @@ class PolicyRunner:
             self._delay.wait()
         self._note()
         stamps = tuple(nanoseconds(message.header.stamp) for message in frames.messages.values())
-        return Prediction(frames.stamp_ns, rows, times, ready_ns, stamps, observed.joint_stamp_ns)
+        made_of = (stamps, observed.joint_stamp_ns)
+        return Prediction(frames.stamp_ns, rows, times, ready_ns, *made_of, frozen=len(prefix))
+
+    def _prefix(self, stamp_ns: int) -> np.ndarray:
+        """The first rows of the chunk to be, in robot units, where they are committed already."""
+        if self.committed is None:
+            return np.zeros((0, len(self._settings.action_names)))
+        step_ns = round(self._settings.step_period * NANOSECONDS)
+        return self.committed.for_query(self._epoch, stamp_ns, step_ns, self._settings.window)
 
     def deliver(self, result: Prediction, episode: Episode, episode_ms: float) -> None:
         """Publish a prediction of the present episode."""

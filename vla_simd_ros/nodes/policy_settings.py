@@ -8,6 +8,7 @@ from typing import Any
 
 from vla_simd_ros.control.chunk import LONGEST_STEP_S, NANOSECONDS
 from vla_simd_ros.control.delay_distribution import FORMS, DelayDistribution, delay_distribution
+from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.control.schedule import SupplyError
 from vla_simd_ros.control.units import UNITS, JointUnits
 from vla_simd_ros.executors.settings import EngineSettings, settings
@@ -116,6 +117,15 @@ PARAMETERS = [
         minimum=0,
     ),
     Param(
+        "query_pacing",
+        QueryPacing.CONTINUOUS.value,
+        "When queries start. continuous: back to back. on_demand: when at most query_threshold control steps "
+        "have a row left. just_in_time: as late as the longest recent delay lets the next chunk be in time. "
+        "The last two follow the executor's reports on executor_state; until one arrives, back to back.",
+        choices=tuple(pacing.value for pacing in QueryPacing),
+    ),
+    Param("query_threshold", 10, "Control steps of on_demand.", minimum=0),
+    Param(
         "sync_slop",
         0.02,
         "Largest difference of capture times in a set of frames, seconds.",
@@ -194,6 +204,8 @@ class PolicySettings:
     action_units: JointUnits
     step_period: float
     window: int
+    pacing: QueryPacing
+    query_threshold: int
     sync_slop: float
     stamp_tolerance_ns: int
     max_age_ns: int
@@ -252,6 +264,8 @@ def settings_for(values: Mapping[str, Any], spec: PolicySpec) -> PolicySettings:
         action_units=_units(values, joints, names),
         step_period=values["step_period"],
         window=window,
+        pacing=QueryPacing(values["query_pacing"]),
+        query_threshold=values["query_threshold"],
         sync_slop=values["sync_slop"],
         stamp_tolerance_ns=_ns(values["stamp_tolerance"]),
         max_age_ns=_ns(values["max_observation_age"]),

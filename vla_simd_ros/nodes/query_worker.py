@@ -1,7 +1,7 @@
 """The thread that runs the policy, so that the node keeps receiving while a query is in the engine.
 
-Queries run back to back, each on the newest observation. A new episode, a pause or a stop ends the one that
-runs; what it brings all the same is dropped.
+Queries run one after the other, on observations that are due and the newest there are. A new episode, a pause
+or a stop ends the one that runs; what it brings all the same is dropped.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ class Runner(Protocol):
 
     def begin(self, episode: Episode) -> float:
         """Run the episode program; milliseconds spent."""
+
+    def due(self, frames: FrameSet) -> bool:
+        """Whether to query these frames, rather than to wait for the next ones."""
 
     def query(self, frames: FrameSet) -> Any:
         """Run a query on a set of frames; None when there is no usable observation after all."""
@@ -130,7 +133,7 @@ class QueryWorker:
                 self._ready = False
                 self._episode_ms = self._runner.begin(episode)
                 self._ready = True
-            if frames is None or not self._ready:
+            if frames is None or not self._ready or not self._runner.due(frames):
                 return
             result = self._runner.query(frames)
         except Cancelled:
