@@ -138,6 +138,7 @@ class Rig:
         last = recent[-1]
         if last is None:
             return
+        assert not self.pipeline._loop.emergency
         self.checked += 1
         assert (last >= LOWER).all() and (last <= UPPER).all(), last
         if len(recent) < 2 or recent[-2] is None:
