@@ -106,7 +106,7 @@ class _Replay:
                 positions = select_joints(message.name, message.position, self._config.joints)
             except JointStateError:
                 return
-            self._loop.joint_state(positions, now_ns)
+            self._loop.joint_state(positions, nanoseconds(message.header.stamp))
 
     def _raw(self, message: Any) -> RawChunk:
         sequence = int(message.sequence)
@@ -120,6 +120,7 @@ class _Replay:
             window=int(message.window),
             actions=self._rows.get(sequence, message.actions),
             query_ms=float(message.timing.total_ms),
+            frozen=int(message.frozen),
         )
 
 
