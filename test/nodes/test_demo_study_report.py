@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,5 +56,8 @@ def test_what_lies_outside_is_named() -> None:
 
 
 def test_the_picture(tmp_path: Path) -> None:
-    draw_study([row("a"), row("b", age=math.nan)], "Delays", "ms", tmp_path / "study.png")
+    rare = row("c")
+    share = Expected(mean=0.001, low=0.0, high=0.0)
+    rare = replace(rare, predicted=replace(rare.predicted, starved_share=share))
+    draw_study([row("a"), row("b", age=math.nan), rare], "Delays", "ms", tmp_path / "study.png")
     assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")

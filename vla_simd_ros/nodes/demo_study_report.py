@@ -76,10 +76,7 @@ def draw_study(rows: Sequence[StudyRow], title: str, axis_label: str, path: Path
             axis.errorbar(
                 places,
                 [scale * value.mean for value in expected],
-                yerr=[
-                    [scale * (value.mean - value.low) for value in expected],
-                    [scale * (value.high - value.mean) for value in expected],
-                ],
+                yerr=_bars(expected, scale),
                 color=_PREDICTED,
                 fmt="s",
                 markersize=5,
@@ -98,3 +95,11 @@ def draw_study(rows: Sequence[StudyRow], title: str, axis_label: str, path: Path
             axis.legend(loc="best")
         figure.savefig(path, dpi=110)
         plt.close(figure)
+
+
+def _bars(expected: Sequence[Expected], scale: float) -> list[list[float]]:
+    """Lengths below and above the means; the mean of rare events can lie beyond what most runs have."""
+    return [
+        [scale * max(0.0, value.mean - value.low) for value in expected],
+        [scale * max(0.0, value.high - value.mean) for value in expected],
+    ]
