@@ -78,8 +78,9 @@ class Builder {
   }
 
   void attention(const std::string& label, const Operand& q, const Operand& k, const Operand& v, const Operand& y,
-                 int64_t heads, int64_t kv_heads, float scale, const OptionalView& bias) {
-    builder_.attention(label, q, k, v, bias, y, Heads{heads, kv_heads, scale});
+                 int64_t heads, int64_t kv_heads, float scale, const OptionalView& bias, bool materialized) {
+    const AttentionMethod method = materialized ? AttentionMethod::kMaterialized : AttentionMethod::kFused;
+    builder_.attention(label, q, k, v, bias, y, Heads{heads, kv_heads, scale}, method);
   }
 
   void layer_norm(const std::string& label, const Operand& x, const Operand& weight, const Operand& bias, float eps,
@@ -155,7 +156,7 @@ void register_builder(py::module_& module) {
       .def("max_pool2d", &Builder::max_pool2d, arg("label"), arg("x"), arg("in_size"), arg("kernel"), arg("stride"),
            arg("padding"), arg("y"), arg("out_size"))
       .def("attention", &Builder::attention, arg("label"), arg("q"), arg("k"), arg("v"), arg("y"), arg("heads"),
-           arg("kv_heads"), arg("scale"), arg("bias") = none)
+           arg("kv_heads"), arg("scale"), arg("bias") = none, arg("materialized") = false)
       .def("layer_norm", &Builder::layer_norm, arg("label"), arg("x"), arg("weight"), arg("bias"), arg("eps"), arg("y"))
       .def("rms_norm", &Builder::rms_norm, arg("label"), arg("x"), arg("weight"), arg("eps"), arg("y"))
       .def("binary", &Builder::binary, arg("label"), arg("op"), arg("a"), arg("b"), arg("y"))

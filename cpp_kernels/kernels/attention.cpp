@@ -2,19 +2,14 @@
 // the largest score so far, the sum of the exponentials and the weighted sum of V, all relative to that
 // score. Scores live in a scratch block of one tile's rows, never in memory proper, and are kept as powers
 // of two: what e is raised to, times log2(e).
-#include "kernels/math.hpp"
-#include "kernels/pack.hpp"
+#include "kernels/attention_pack.hpp"
+#include "kernels/softmax.hpp"
 #include "kernels/table.hpp"
 
 namespace vla::VLA_ISA {
 namespace {
 
 constexpr int64_t kMostKeys = 1024;  // in one block
-constexpr float kLog2E = 1.44269504f;
-
-// K is packed as panels of keys, V as panels of head columns.
-VLA_INLINE int64_t packed_k_size(const AttentionArgs& a) { return panels_size(a.keys, a.head_dim); }
-VLA_INLINE int64_t packed_v_size(const AttentionArgs& a) { return panels_size(a.head_dim, a.keys); }
 
 // Keys per block: a multiple of the panel width, the blocks as even as that allows.
 VLA_INLINE int64_t block_keys(const AttentionArgs& a) {
@@ -58,48 +53,6 @@ VLA_INLINE TileArgs plain_product(const float* a, int64_t a_ld, int64_t depth, c
 void compute_scores(QueryTile& t, int64_t first_key, int64_t keys) {
   const int64_t dim = t.a.head_dim;
   run_panels(t.rows, {t.q, dim, dim, t.k + first_key * dim, t.scores, t.scores_ld, keys});
-}
-
-// Adds the bias and returns the largest score.
-float biased_max(float* s, const float* bias, int64_t keys) {
-  Vec m0 = splat(-__builtin_inff()), m1 = m0, m2 = m0, m3 = m0;
-  if (bias) {
-    const Vec to_log2 = splat(kLog2E);
-    over_columns(keys, [&](int64_t j, auto part) { store(s + j, fma(load(bias + j, part), to_log2, load(s + j))); });
-  }
-  int64_t j = 0;
-  for (; j + 4 * Vec::kWidth <= keys; j += 4 * Vec::kWidth) {
-    m0 = max(m0, load(s + j));
-    m1 = max(m1, load(s + j + Vec::kWidth));
-    m2 = max(m2, load(s + j + 2 * Vec::kWidth));
-    m3 = max(m3, load(s + j + 3 * Vec::kWidth));
-  }
-  for (; j + Vec::kWidth <= keys; j += Vec::kWidth) m0 = max(m0, load(s + j));
-  float largest = max_lane(max(max(m0, m1), max(m2, m3)));
-  for (; j < keys; ++j) {
-    if (!(s[j] <= largest)) largest = s[j];
-  }
-  return largest;
-}
-
-// Replaces scores by 2^(score - largest) and returns their sum.
-float exponentials(float* s, float largest, int64_t keys) {
-  const Vec m = splat(largest);
-  Vec sum0 = zero(), sum1 = zero();
-  int64_t j = 0;
-  for (; j + 2 * Vec::kWidth <= keys; j += 2 * Vec::kWidth) {
-    const Vec e0 = exp2_of_negative(load(s + j) - m), e1 = exp2_of_negative(load(s + j + Vec::kWidth) - m);
-    store(s + j, e0);
-    store(s + j + Vec::kWidth, e1);
-    sum0 = sum0 + e0;
-    sum1 = sum1 + e1;
-  }
-  for (; j < keys; j += Vec::kWidth) {
-    const Vec e = keep_first(exp2_of_negative(load(s + j) - m), min_of(Vec::kWidth, keys - j));
-    store(s + j, e);
-    sum0 = sum0 + e;
-  }
-  return sum(sum0 + sum1);
 }
 
 void fetch_query(const float* q, int64_t dim) {
@@ -165,25 +118,8 @@ void store_result(const QueryTile& t, float* y) {
 
 }  // namespace
 
-int64_t attention_packed_size(const AttentionArgs& a) { return packed_k_size(a) + packed_v_size(a); }
-
 int64_t attention_scratch(const AttentionArgs& a) {
   return kTileRows * (round_up(a.head_dim, 16) + block_keys(a) + round_up(a.head_dim, kTileCols));
-}
-
-void attention_pack(const AttentionArgs& a, Range kv_heads, float* packed) {
-  for (int64_t h = kv_heads.begin; h < kv_heads.end; ++h) {
-    float* to = packed + h * attention_packed_size(a);
-    const float* k = a.k + h * a.head_dim;
-    for (int64_t j = 0; j < a.keys; j += kTileCols) {
-      pack_transposed(k + j * a.k_ld, a.k_ld, min_of(kTileCols, a.keys - j), a.head_dim, to + j * a.head_dim);
-    }
-    to += packed_k_size(a);
-    const float* v = a.v + h * a.head_dim;
-    for (int64_t c = 0; c < a.head_dim; c += kTileCols) {
-      pack_straight(v + c, a.v_ld, min_of(kTileCols, a.head_dim - c), a.keys, to + c * a.keys);
-    }
-  }
 }
 
 void attention(const AttentionArgs& a, int64_t head, Range queries, const float* packed, float* scratch) {

@@ -84,7 +84,7 @@ struct MaxPool2dArgs {
   int64_t kernel = 1, stride = 1, padding = 0;
 };
 
-// Scaled dot-product attention with online softmax, one head at a time; grouped-query where kv_heads < heads.
+// Scaled dot-product attention, one head at a time; grouped-query where kv_heads < heads.
 // q is [queries][heads * head_dim], k and v are [keys][kv_heads * head_dim], bias is [heads][queries][keys].
 struct AttentionArgs {
   const float* q = nullptr;
@@ -172,11 +172,19 @@ struct KernelTable {
 
   void (*max_pool2d)(const MaxPool2dArgs&, Range out_rows);  // rows of the output image
 
-  // K and V are packed once per key-value head, then query rows are independent.
+  // Attention with online softmax. K and V are packed once per key-value head, then query rows are independent.
   int64_t (*attention_packed_size)(const AttentionArgs&);  // floats per key-value head
   int64_t (*attention_scratch)(const AttentionArgs&);      // floats per thread
   void (*attention_pack)(const AttentionArgs&, Range kv_heads, float* packed);
   void (*attention)(const AttentionArgs&, int64_t head, Range queries, const float* packed, float* scratch);
+
+  // The same from packed K and V in three steps, each of which reads what the one before left of the same queries: a
+  // matrix of all scores of the head, its size in floats.
+  int64_t (*attention_scores_size)(const AttentionArgs&);
+  void (*attention_scores)(const AttentionArgs&, int64_t head, Range queries, const float* packed, float* scores);
+  void (*attention_softmax)(const AttentionArgs&, int64_t head, Range queries, float* scores);
+  void (*attention_values)(const AttentionArgs&, int64_t head, Range queries, const float* packed,
+                           const float* scores);
 
   void (*layer_norm)(const NormArgs&, Range rows);
   void (*rms_norm)(const NormArgs&, Range rows);

@@ -24,6 +24,10 @@ int64_t attention_packed_size(const AttentionArgs& args);
 int64_t attention_scratch(const AttentionArgs& args);
 void attention_pack(const AttentionArgs& args, Range kv_heads, float* packed);
 void attention(const AttentionArgs& args, int64_t head, Range queries, const float* packed, float* scratch);
+int64_t attention_scores_size(const AttentionArgs& args);
+void attention_scores(const AttentionArgs& args, int64_t head, Range queries, const float* packed, float* scores);
+void attention_softmax(const AttentionArgs& args, int64_t head, Range queries, float* scores);
+void attention_values(const AttentionArgs& args, int64_t head, Range queries, const float* packed, const float* scores);
 
 void layer_norm(const NormArgs& args, Range rows);
 void rms_norm(const NormArgs& args, Range rows);

@@ -78,15 +78,39 @@ void execute(const MaxPool2dRecord& op, const Team& team) {
   for_ranges(team, op.args.out_h, op.chunks, [&](Range rows) { team.kernels.max_pool2d(op.args, rows); });
 }
 
-void execute(const AttentionRecord& op, const Team& team) {
-  float* packed = team.workspace.shared;
-  for_ranges(team, op.args.kv_heads, op.pack_chunks,
-             [&](Range heads) { team.kernels.attention_pack(op.args, heads, packed); });
+// Calls the kernel for all heads with each part of the queries.
+template <typename Kernel>
+void for_queries(const AttentionRecord& op, const Team& team, Kernel kernel) {
   const int64_t tiles = ceil_div(op.args.queries, op.tile_rows);
   team.runner.run(op.args.heads * op.query_chunks, [&](int64_t chunk, int thread) noexcept {
     const Range part = slice_of(tiles, op.query_chunks, chunk % op.query_chunks);
     const Range queries{part.begin * op.tile_rows, std::min(part.end * op.tile_rows, op.args.queries)};
-    team.kernels.attention(op.args, chunk / op.query_chunks, queries, packed, team.workspace.of(thread));
+    kernel(chunk / op.query_chunks, queries, thread);
+  });
+}
+
+void execute_materialized(const AttentionRecord& op, const Team& team, const float* packed, float* scores) {
+  const auto of = [&](int64_t head) { return scores + head * op.scores_stride; };
+  for_queries(op, team, [&](int64_t head, Range queries, int) {
+    team.kernels.attention_scores(op.args, head, queries, packed, of(head));
+  });
+  for_queries(op, team, [&](int64_t head, Range queries, int) {
+    team.kernels.attention_softmax(op.args, head, queries, of(head));
+  });
+  for_queries(op, team, [&](int64_t head, Range queries, int) {
+    team.kernels.attention_values(op.args, head, queries, packed, of(head));
+  });
+}
+
+void execute(const AttentionRecord& op, const Team& team) {
+  float* packed = team.workspace.shared;
+  for_ranges(team, op.args.kv_heads, op.pack_chunks,
+             [&](Range heads) { team.kernels.attention_pack(op.args, heads, packed); });
+  if (op.method == AttentionMethod::kMaterialized) {
+    return execute_materialized(op, team, packed, packed + op.args.kv_heads * op.head_stride);
+  }
+  for_queries(op, team, [&](int64_t head, Range queries, int thread) {
+    team.kernels.attention(op.args, head, queries, packed, team.workspace.of(thread));
   });
 }
 

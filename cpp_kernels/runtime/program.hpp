@@ -48,10 +48,15 @@ struct MaxPool2dRecord {
   int64_t chunks = 1;
 };
 
+// With all scores in memory at once, or a few of them at a time.
+enum class AttentionMethod : int32_t { kFused = 0, kMaterialized = 1 };
+
 struct AttentionRecord {
   AttentionArgs args;
+  AttentionMethod method = AttentionMethod::kFused;
   int64_t tile_rows = 1;
-  int64_t head_stride = 0;  // floats of packed keys and values per key-value head
+  int64_t head_stride = 0;    // floats of packed keys and values per key-value head
+  int64_t scores_stride = 0;  // floats of scores per head, where they are materialized
   int64_t pack_chunks = 1;
   int64_t query_chunks = 1;  // per head
 };

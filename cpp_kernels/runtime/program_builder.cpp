@@ -293,7 +293,8 @@ void ProgramBuilder::max_pool2d(const std::string& label, const Operand& x, Imag
 }
 
 void ProgramBuilder::attention(const std::string& label, const Operand& q, const Operand& k, const Operand& v,
-                               const std::optional<Operand>& bias, const Operand& y, const Heads& heads) {
+                               const std::optional<Operand>& bias, const Operand& y, const Heads& heads,
+                               AttentionMethod method) {
   const OperandCheck check = this->check(label);
   check.require_positive("heads", heads.query);
   check.require_positive("key-value heads", heads.key_value);
@@ -332,8 +333,13 @@ void ProgramBuilder::attention(const std::string& label, const Operand& q, const
   const int64_t chunks = chunk_count(args.heads * tiles, 4 * record.tile_rows * args.keys * args.head_dim, sharing(y));
   record.query_chunks = query_chunks(chunks, args.heads, tiles, sharing(y).threads);
   WorkspaceNeed& need = program_.workspace;
-  need.shared = std::max(need.shared, args.kv_heads * record.head_stride);
-  need.per_thread = std::max(need.per_thread, kernels_.attention_scratch(args));
+  record.method = method;
+  if (method == AttentionMethod::kMaterialized) {
+    record.scores_stride = kernels_.attention_scores_size(args);
+  } else {
+    need.per_thread = std::max(need.per_thread, kernels_.attention_scratch(args));
+  }
+  need.shared = std::max(need.shared, args.kv_heads * record.head_stride + args.heads * record.scores_stride);
   for (const Operand* operand : {&q, &k, &v}) keep(*operand);
   add(label, record);
 }

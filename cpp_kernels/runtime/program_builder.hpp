@@ -71,7 +71,8 @@ class ProgramBuilder {
                   const Operand& y, ImageSize out);
   // bias is (heads * queries) x keys.
   void attention(const std::string& label, const Operand& q, const Operand& k, const Operand& v,
-                 const std::optional<Operand>& bias, const Operand& y, const Heads& heads);
+                 const std::optional<Operand>& bias, const Operand& y, const Heads& heads,
+                 AttentionMethod method = AttentionMethod::kFused);
   void layer_norm(const std::string& label, const Operand& x, const Operand& weight, const Operand& bias,
                   float eps, const Operand& y);
   void rms_norm(const std::string& label, const Operand& x, const Operand& weight, float eps, const Operand& y);

@@ -79,29 +79,58 @@ struct Case {
   }
 };
 
-void run(const KernelTable& table, const AttentionArgs& a, int64_t query_step) {
-  Floats packed_kv(static_cast<size_t>(a.kv_heads * table.attention_packed_size(a)), -777.25f);
-  Floats scratch(static_cast<size_t>(table.attention_scratch(a)), std::numeric_limits<float>::quiet_NaN());
-  for (int64_t h = 0; h < a.kv_heads; ++h) table.attention_pack(a, {h, h + 1}, packed_kv.data());
+// body(head, queries) for all queries of all heads, query_step of them at a time.
+template <typename Body>
+void for_queries(const AttentionArgs& a, int64_t query_step, Body body) {
   for (int64_t h = 0; h < a.heads; ++h) {
-    for (int64_t q = 0; q < a.queries; q += query_step) {
-      table.attention(a, h, {q, std::min(a.queries, q + query_step)}, packed_kv.data(), scratch.data());
-    }
+    for (int64_t q = 0; q < a.queries; q += query_step) body(h, Range{q, std::min(a.queries, q + query_step)});
   }
 }
+
+Floats packed_kv(const KernelTable& table, const AttentionArgs& a) {
+  Floats packed(static_cast<size_t>(a.kv_heads * table.attention_packed_size(a)), -777.25f);
+  for (int64_t h = 0; h < a.kv_heads; ++h) table.attention_pack(a, {h, h + 1}, packed.data());
+  return packed;
+}
+
+void run_fused(const KernelTable& table, const AttentionArgs& a, int64_t query_step) {
+  const Floats packed = packed_kv(table, a);
+  Floats scratch(static_cast<size_t>(table.attention_scratch(a)), std::numeric_limits<float>::quiet_NaN());
+  for_queries(a, query_step, [&](int64_t head, Range queries) {
+    table.attention(a, head, queries, packed.data(), scratch.data());
+  });
+}
+
+void run_materialized(const KernelTable& table, const AttentionArgs& a, int64_t query_step) {
+  const Floats packed = packed_kv(table, a);
+  const auto size = static_cast<size_t>(table.attention_scores_size(a));
+  Floats scores(size * static_cast<size_t>(a.heads), std::numeric_limits<float>::quiet_NaN());
+  const auto of = [&](int64_t head) { return scores.data() + static_cast<size_t>(head) * size; };
+  for_queries(a, query_step, [&](int64_t head, Range queries) {
+    table.attention_scores(a, head, queries, packed.data(), of(head));
+  });
+  for_queries(a, query_step, [&](int64_t head, Range queries) { table.attention_softmax(a, head, queries, of(head)); });
+  for_queries(a, query_step, [&](int64_t head, Range queries) {
+    table.attention_values(a, head, queries, packed.data(), of(head));
+  });
+}
+
+constexpr auto kMethods = {run_fused, run_materialized};
 
 void check_case(const Case& c, double tolerance) {
   const Problem& p = c.p;
   const check::Context context(p.name());
   for_each_isa([&](const KernelTable& table) {
-    Matrix y = c.result();
-    run(table, c.args(y), p.queries);
-    CHECK(y.intact());
-    for (int64_t h = 0; h < p.heads; ++h) {
-      for (int64_t i = 0; i < p.queries; ++i) {
-        const std::vector<double> expected = c.expected(h, i);
-        for (int64_t d = 0; d < p.dim; ++d) {
-          CHECK_CLOSE(y.at(i, h * p.dim + d), expected[static_cast<size_t>(d)], tolerance);
+    for (const auto run : kMethods) {
+      Matrix y = c.result();
+      run(table, c.args(y), p.queries);
+      CHECK(y.intact());
+      for (int64_t h = 0; h < p.heads; ++h) {
+        for (int64_t i = 0; i < p.queries; ++i) {
+          const std::vector<double> expected = c.expected(h, i);
+          for (int64_t d = 0; d < p.dim; ++d) {
+            CHECK_CLOSE(y.at(i, h * p.dim + d), expected[static_cast<size_t>(d)], tolerance);
+          }
         }
       }
     }
@@ -153,12 +182,14 @@ TEST(nan_is_passed_on) {
   Case c({3, 20, 1, 1, 8});
   c.q[8] = std::numeric_limits<float>::quiet_NaN();  // of the second query
   for_each_isa([&](const KernelTable& table) {
-    Matrix y = c.result();
-    run(table, c.args(y), 3);
-    for (int64_t d = 0; d < 8; ++d) {
-      CHECK(!std::isnan(y.at(0, d)));
-      CHECK(std::isnan(y.at(1, d)));
-      CHECK(!std::isnan(y.at(2, d)));
+    for (const auto run : kMethods) {
+      Matrix y = c.result();
+      run(table, c.args(y), 3);
+      for (int64_t d = 0; d < 8; ++d) {
+        CHECK(!std::isnan(y.at(0, d)));
+        CHECK(std::isnan(y.at(1, d)));
+        CHECK(!std::isnan(y.at(2, d)));
+      }
     }
   });
 }
@@ -166,12 +197,14 @@ TEST(nan_is_passed_on) {
 TEST(bits_do_not_depend_on_the_partition) {
   const Case c({61, 1100, 2, 1, 40, true});
   for_each_isa([&](const KernelTable& table) {
-    Matrix whole = c.result();
-    run(table, c.args(whole), 61);
-    for (const int64_t step : {1, 5, 14, 30}) {
-      Matrix parts = c.result();
-      run(table, c.args(parts), step);
-      CHECK(same_bits(whole.copy(), parts.copy()));
+    for (const auto run : kMethods) {
+      Matrix whole = c.result();
+      run(table, c.args(whole), 61);
+      for (const int64_t step : {1, 5, 14, 30}) {
+        Matrix parts = c.result();
+        run(table, c.args(parts), step);
+        CHECK(same_bits(whole.copy(), parts.copy()));
+      }
     }
   });
 }

@@ -68,8 +68,11 @@ class Network {
     builder.rms_norm("rms", words, constant(1, kChannels), 1e-6f, rms);
     const Operand attended = place(kPixels / 4, kChannels);
     builder.attention("attention", normed, rms, words, {}, attended, {4, 4, 0.35f});
+    const Operand again = place(kPixels / 4, kChannels);
+    builder.attention("attention in steps", attended, rms, words, {}, again, {4, 4, 0.35f},
+                      AttentionMethod::kMaterialized);
     const Operand sum = place(kPixels / 4, kChannels);
-    builder.binary("sum", Binary::kAdd, attended, pooled, sum);
+    builder.binary("sum", Binary::kAdd, again, pooled, sum);
     const Operand wide = place(kPixels / 4, 8 * kChannels);
     const Operand deep = place(kPixels / 4, 8 * kChannels);
     EpilogueOperands gelu;

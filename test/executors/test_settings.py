@@ -129,6 +129,18 @@ def test_weights_that_are_read_row_by_row_give_the_same_actions(text: str) -> No
             assert np.abs(got[name] - value).max() <= 2e-6 * np.abs(value).max()
 
 
+def test_materialized_attention_gives_the_same_actions() -> None:
+    expected = ReferenceExecutor().load(small_policy())
+    executor = SimdExecutor(threads=2, attention="materialized")
+    loaded = executor.load(small_policy())
+    for lifetime, inputs in INPUTS.items():
+        wanted, got = expected.run(lifetime, inputs), loaded.run(lifetime, inputs)
+        for name, value in wanted.items():
+            assert np.abs(got[name] - value).max() <= 2e-6 * np.abs(value).max()
+    attention = [op for p in small_policy().programs.values() for op in p.ops if op.kind == "attention"]
+    assert {executor.kernel_name(op) for op in attention} == {f"attention_materialized_{executor.isa}"}
+
+
 def test_kernels_are_named_after_how_they_read_the_weights() -> None:
     op = next(op for op in small_policy().programs[Lifetime.QUERY].ops if op.kind == "linear")
     rows = op.output.shape[0]

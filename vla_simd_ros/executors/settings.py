@@ -107,6 +107,13 @@ class EngineSettings:
         "linear layers of fewer rows of activations read their weights row by row with weight_packing on too",
         maximum=_MOST_ROWS,
     )
+    attention: str = _field(
+        "fused",
+        "how attention is computed: fused keeps the scores of a few queries in a cache, materialized writes "
+        "those of all to memory between a product, a softmax and a product, as matrix libraries do",
+        "fused",
+        "materialized",
+    )
     threads_per_view: int = _field(
         0,
         "threads of each camera's backbone, several of which run at the same time then; 0: all threads on "

@@ -85,8 +85,9 @@ class SimdExecutor:
         Bringing new memory in takes longer than all else: an executable ``beside`` shares its own.
         """
         memory = beside.memory if isinstance(beside, SimdExecutable) else None
-        panel_rows = self.settings.panel_rows
-        return SimdExecutable(compiled, self._engine, self._constants, self._convolutions, panel_rows, memory)
+        return SimdExecutable(
+            compiled, self._engine, self._constants, self._convolutions, self.settings, memory
+        )
 
     def cancel(self) -> None:
         """From any thread: the run in flight, and later ones until :meth:`resume`, end with Cancelled."""
@@ -107,7 +108,7 @@ class SimdExecutor:
 
     def kernel_name(self, op: Op) -> str:
         """The kernel that computes ``op``; "view" for operations that compute nothing."""
-        return kernel_name(self._engine, op, self._convolutions, self.settings.panel_rows)
+        return kernel_name(self._engine, op, self._convolutions, self.settings)
 
 
 def _make_engine(settings: EngineSettings) -> _engine.Engine:
@@ -145,7 +146,7 @@ class SimdExecutable:
         engine: _engine.Engine,
         constants: EngineConstants,
         convolutions: ConvolutionChoice,
-        panel_rows: int,
+        settings: EngineSettings,
         memory: SharedArena | None,
     ) -> None:
         self._programs = compiled.programs
@@ -160,7 +161,7 @@ class SimdExecutable:
         offsets = dict(zip(storage.buffers, plan.offsets, strict=True))
         arena = memory.arena
         lowering = Lowering(
-            engine, arena, constants, convolutions, panel_rows, storage, offsets, compiled.constants
+            engine, arena, constants, convolutions, settings, storage, offsets, compiled.constants
         )
         self._lowered: dict[Lifetime, Lowered] = {p.lifetime: lowering.lower(p) for p in ordered}
         reachable = [t for p in ordered for t in (*p.inputs.values(), *p.provides)]

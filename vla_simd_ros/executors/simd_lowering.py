@@ -8,6 +8,7 @@ from typing import Any
 
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.convolution import ConvolutionChoice
+from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.graph.branches import find_branches
 from vla_simd_ros.graph.errors import GraphError
@@ -27,7 +28,9 @@ class Lowered:
     kernels: tuple[str, ...]
 
 
-def kernel_name(engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice, panel_rows: int) -> str:
+def kernel_name(
+    engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice, settings: EngineSettings
+) -> str:
     """Algorithm and instruction set, with the register tile of matrix products; "view" for operations that
     compute nothing."""
     if op.kind == "concat" or op.kind in VIEWS:
@@ -36,7 +39,9 @@ def kernel_name(engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice,
         rows, cols = engine.int8_tile
         return f"{op.kind}_int8_{engine.int8_isa}_{rows}x{cols}"
     kernel = convolutions.form(op).name if op.kind == "conv2d" else op.kind
-    if _reads_rows(op, panel_rows):
+    if op.kind == "attention" and settings.attention == "materialized":
+        return f"attention_materialized_{engine.isa}"
+    if _reads_rows(op, settings.panel_rows):
         return f"linear_rows_{engine.isa}"
     if op.kind not in ("linear", "conv2d"):
         return f"{kernel}_{engine.isa}"
@@ -53,7 +58,7 @@ class Lowering:
     """Lowers the programs of one policy, whose tensors are placed in one arena.
 
     ``offsets`` are the byte offsets of the tensors that own memory; ``values`` the policy's constants;
-    ``panel_rows`` the fewest rows of a linear layer whose weights are packed into panels.
+    ``settings`` those of the engine.
     """
 
     def __init__(
@@ -62,7 +67,7 @@ class Lowering:
         arena: _engine.Arena,
         constants: EngineConstants,
         convolutions: ConvolutionChoice,
-        panel_rows: int,
+        settings: EngineSettings,
         storage: Storage,
         offsets: Mapping[Tensor, int],
         values: Mapping[Tensor, LazyArray],
@@ -71,7 +76,7 @@ class Lowering:
         self._arena = arena
         self._constants = constants
         self._convolutions = convolutions
-        self.panel_rows = panel_rows
+        self.settings = settings
         self._storage = storage
         self._offsets = offsets
         self._values = values
@@ -93,8 +98,7 @@ class Lowering:
                 raise GraphError(f"{op.kind} '{op.output.name}': the engine has no kernel for it")
             emit(self, builder, op)
             sources.append(op)
-        panel_rows = self.panel_rows
-        kernels = tuple(kernel_name(self._engine, op, self._convolutions, panel_rows) for op in sources)
+        kernels = tuple(kernel_name(self._engine, op, self._convolutions, self.settings) for op in sources)
         return Lowered(builder.build(), tuple(sources), kernels)
 
     def view(self, tensor: Tensor) -> _engine.View:
@@ -167,7 +171,7 @@ def _linear(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None
     x, weight = op.inputs[:2]
     assert x is not None and weight is not None
     name, out, epilogue = op.output.name, lowering.view(op.output), _epilogue(lowering, op)
-    if _reads_rows(op, lowering.panel_rows):
+    if _reads_rows(op, lowering.settings.panel_rows):
         lowering.constant(op, "weight", weight)
         builder.linear_rows(name, lowering.view(x), lowering.view(weight), out, **epilogue)
     else:
@@ -208,7 +212,10 @@ def _attention(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> N
     q, k, v, *_ = _operands(lowering, op)
     bias = lowering.optional(op.inputs[3])
     heads = {name: op.attrs[name] for name in ("heads", "kv_heads", "scale")}
-    builder.attention(op.output.name, q, k, v, lowering.view(op.output), bias=bias, **heads)
+    materialized = lowering.settings.attention == "materialized"
+    builder.attention(
+        op.output.name, q, k, v, lowering.view(op.output), bias=bias, materialized=materialized, **heads
+    )
 
 
 def _layer_norm(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
