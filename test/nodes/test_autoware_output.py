@@ -201,4 +201,4 @@ def test_the_node_publishes_the_plan_and_a_stop(ros: Any) -> None:
     ros.set_time(ros.now_ns + 100 * MS)
     ros.spin_until(lambda: len(sent) > 1, "a stop")
     assert {p.longitudinal_velocity_mps for p in sent[-1].points} == {0.0}
-    assert states[-1].hold_requested
+    ros.spin_until(lambda: states[-1].hold_requested, "the state to say so")
