@@ -113,3 +113,18 @@ def test_the_prediction_says_what_it_was_made_of(clock: Clock) -> None:
     prediction = predict(clock)
     assert prediction.frame_stamps_ns == (CAPTURE, CAPTURE + 5)
     assert prediction.joint_stamp_ns == CAPTURE + 1
+
+
+def test_an_interruption_between_two_clocks_is_not_counted(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interruptions = [30.0, 20.0, 0.0]
+
+    def interrupted() -> int:
+        now_ns = clock.now_ns
+        clock.spend(interruptions.pop(0))
+        return now_ns
+
+    now_ns, now = policy_runner._moment(interrupted)
+    assert now == pytest.approx(now_ns * 1e-9)
+    assert not interruptions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +138,9 @@ def test_the_instruction_is_set_when_it_changes(robot: Robot, bag_maker: Any, tm
 @pytest.mark.parametrize(
     ("frames", "joint", "problem"),
     [
-        ([10, 16], 20, r"the frame of camera 'wrist' of \d+\.016000 s is not recorded"),
+        ([10, 16], 20, "a frame of camera 'wrist' is not recorded"),
         ([10], 20, "made of 1 frames, the policy has 2 cameras"),
-        ([10, 15], 30, r"the joint state of \d+\.030000 s is not recorded"),
+        ([10, 15], 30, "a joint state is not recorded"),
     ],
 )
 def test_what_is_not_recorded_is_named(
@@ -150,7 +149,7 @@ def test_what_is_not_recorded_is_named(
     robot.chunk(90, [14.0, 15.0], frames, joint)
     (found,) = chunks(bag_maker, tmp_path)
     assert found.rows is None and not found.same
-    assert re.search(problem, found.problem)
+    assert problem in found.problem
 
 
 def test_a_recording_without_cameras_or_chunks_is_refused(bag_maker: Any, tmp_path: Path) -> None:
@@ -172,4 +171,4 @@ def test_the_comparison_in_words(robot: Robot, bag_maker: Any, tmp_path: Path) -
     lines = in_words(comparison).splitlines()
     assert lines[0] == "chunks: 3 recorded, 2 made again, 1 of them the same bit for bit"
     assert lines[1] == "  different: 2; by 0.5 at most"
-    assert lines[2].startswith("  not made again: 1 x the frame of camera 'wrist'")
+    assert lines[2].startswith("  not made again: 1 x a frame of camera 'wrist'")

@@ -20,6 +20,10 @@ from vla_simd_ros.nodes.observations import Observations, ObservationUnavailable
 from vla_simd_ros.nodes.policy_settings import PolicySettings
 from vla_simd_ros.nodes.query_worker import FrameSet
 
+# Two clocks read within this time are read at once; it is tried so many times.
+_AT_ONCE_S = 1e-4
+_READINGS = 5
+
 
 class PolicyOutputError(Exception):
     """The policy's output cannot be executed."""
@@ -130,7 +134,7 @@ class PolicyRunner:
 
     def query(self, frames: FrameSet) -> Prediction | None:
         """Run the policy on the frames; None, with the reason noted, when they give no observation."""
-        start_ns, start = self._clock(), time.perf_counter()
+        start_ns, start = _moment(self._clock)
         try:
             observed = self._observations.observe(frames, start_ns)
         except ObservationUnavailable as error:
@@ -143,7 +147,7 @@ class PolicyRunner:
         result = self._policy.query(observed.observation, **given)
         rows = self._settings.action_units.to_robot(np.asarray(result.actions, dtype=np.float64))
         self._check(rows)
-        ready_ns, ready = self._clock(), time.perf_counter()
+        ready_ns, ready = _moment(self._clock)
         times = _times(frames, start_ns, (converted - start) * 1e3, result.timing, (ready - start) * 1e3)
         if self._delay is not None:
             self._delay.wait()
@@ -197,6 +201,16 @@ class PolicyRunner:
             self._fail(problem)
         elif unavailable:
             self._warn(unavailable)
+
+
+def _moment(clock: Callable[[], int]) -> tuple[int, float]:
+    """The node's clock and the steady one at one moment: read again where the thread was interrupted between
+    the two, which would count the interruption twice or not at all."""
+    for _ in range(_READINGS):
+        before, now_ns, after = time.perf_counter(), clock(), time.perf_counter()
+        if after - before < _AT_ONCE_S:
+            break
+    return now_ns, after
 
 
 def _times(frames: FrameSet, start_ns: int, conversion: float, spent: Timing, total: float) -> Times:

@@ -112,7 +112,9 @@ class Bag:
             return
         with self._errors("is damaged"):
             for connection, time_ns, data in self._reader.messages(connections):
-                yield Recorded(connection.topic, time_ns, self._decode(data, connection.msgtype))
+                with self._errors(f"is damaged: {connection.topic}"):
+                    message = self._decode(data, connection.msgtype)
+                yield Recorded(connection.topic, time_ns, message)
 
     def _decode(self, data: bytes, kind: str) -> Any:
         """A message; fastrtps leaves unused bytes behind one with empty sequences at its end."""

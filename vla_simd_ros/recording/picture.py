@@ -24,10 +24,9 @@ _STAGE_COLORS = (
     "#56B4E9", "#9AD0F0", "#C9C9C9", "#F2D27A", "#0072B2",
     "#3A94C9", "#E69F00", "#E7A9CC", "#CC79A7", "#009E73",
 )  # fmt: skip
-_QUERY_COLOR, _CHUNK_COLOR, _TICK_COLOR = "#0072B2", "#009E73", "#4D4D4D"
+_QUERY_COLORS, _CHUNK_COLORS = ("#0072B2", "#5BA9D6"), ("#009E73", "#6CC7AB")
+_TICK_COLOR = "#4D4D4D"
 _BAR = 0.62
-# Chunks overlap: each is drawn in one of so many rows.
-_CHUNK_ROWS = 4
 _DETAIL_BEFORE_S, _DETAIL_AFTER_S = 0.8, 1.7
 
 
@@ -80,7 +79,7 @@ def _draw_events(axis: Any, run: Run, title: str) -> None:
     axis.set_title(title)
     lanes = [(f"frames\n{topic}", [stamp for stamp, _ in frames]) for topic, frames in run.frames.items()]
     recording = run.recording
-    names = [name for name, _ in lanes] + ["queries", "chunks, from arrival\nto their last row", "commands"]
+    names = [name for name, _ in lanes] + ["queries", "rows of chunks", "commands"]
     height = dict(zip(names, range(len(names) - 1, -1, -1), strict=True))
     for name, stamps in [*lanes, ("commands", [command.time for command in recording.commands])]:
         times = [recording.seconds(stamp) for stamp in stamps]
@@ -100,20 +99,24 @@ def _draw_queries(axis: Any, run: Run, lane: int) -> None:
         spent = timing.milliseconds
         length = (spent["observation_to_publish_ms"] - spent["observation_age_ms"]) * 1e-3
         bars.append((recording.seconds(timing.stamp) + spent["observation_age_ms"] * 1e-3, length))
-    axis.broken_barh(bars, (lane - _BAR / 2, _BAR), color=_QUERY_COLOR, edgecolor="white", linewidth=0.6)
+    _draw_bars(axis, bars, lane, _QUERY_COLORS)
 
 
 def _draw_chunks(axis: Any, run: Run, lane: int) -> None:
+    """From the arrival of each chunk to that of the next one, or to the end of its rows."""
     recording = run.recording
-    height = _BAR / _CHUNK_ROWS
-    for row in range(_CHUNK_ROWS):
-        bars = []
-        for chunk in recording.chunks[row::_CHUNK_ROWS]:
-            arrival = recording.seconds(chunk.arrival)
-            end = recording.seconds(chunk.stamp) + chunk.window * chunk.step_period
-            bars.append((arrival, max(0.0, end - arrival)))
-        bottom = lane + _BAR / 2 - (row + 1) * height
-        axis.broken_barh(bars, (bottom, 0.8 * height), color=_CHUNK_COLOR, alpha=0.8)
+    arrivals = [recording.seconds(chunk.arrival) for chunk in recording.chunks]
+    bars = []
+    for chunk, arrival, following in zip(recording.chunks, arrivals, [*arrivals[1:], np.inf], strict=True):
+        end = min(recording.seconds(chunk.stamp) + chunk.window * chunk.step_period, following)
+        bars.append((arrival, max(0.0, end - arrival)))
+    _draw_bars(axis, bars, lane, _CHUNK_COLORS)
+
+
+def _draw_bars(axis: Any, bars: Sequence[tuple[float, float]], lane: int, colors: tuple[str, str]) -> None:
+    """Neighbours in different shades: edges would hide bars that are narrower than a pixel."""
+    shades = [colors[index % 2] for index in range(len(bars))]
+    axis.broken_barh(bars, (lane - _BAR / 2, _BAR), facecolors=shades, linewidth=0.0)
 
 
 def _draw_starvations(axis: Any, run: Run, found: Sequence[Starvation]) -> None:
@@ -133,7 +136,7 @@ def _draw_histogram(axis: Any, run: Run) -> None:
     ages = [age for _, age in observation_ages(run.recording)]
     if not ages:
         return
-    axis.hist(ages, bins=40, color=_QUERY_COLOR, edgecolor="white", linewidth=0.4)
+    axis.hist(ages, bins=40, color=_QUERY_COLORS[0], edgecolor="white", linewidth=0.4)
     for share, style in ((50, "-"), (99, "--")):
         value = float(np.percentile(ages, share))
         label = f"{'median' if share == 50 else 'p99'} {value:.0f} ms"

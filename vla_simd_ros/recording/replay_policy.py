@@ -171,9 +171,7 @@ class _Memory:
         images = {}
         for stamp_ns, (camera, frames) in zip(stamps, self._frames.items(), strict=True):
             if stamp_ns not in frames:
-                raise Unavailable(
-                    f"the frame of camera '{camera}' of {stamp_ns * 1e-9:.6f} s is not recorded"
-                )
+                raise Unavailable(f"a frame of camera '{camera}' is not recorded")
             spec = self._spec.cameras[camera]
             images[camera] = rgb(frames[stamp_ns], camera, spec, self._settings.pictures)
         state = self._state(nanoseconds(chunk.header.stamp), nanoseconds(chunk.timing.joint_stamp))
@@ -187,6 +185,6 @@ class _Memory:
             self._joints.add(*self._coming.popleft())
         newest = self._joints.newest()
         if newest is None or newest[0] != newest_ns:
-            raise Unavailable(f"the joint state of {newest_ns * 1e-9:.6f} s is not recorded")
+            raise Unavailable("a joint state is not recorded")
         positions = self._joints.at(time_ns)
         return self._settings.state_units.to_policy(positions).astype(np.float32)
