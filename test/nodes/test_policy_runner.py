@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed")
 
 from vla_simd_ros.control.latency_budget import latency_budget
+from vla_simd_ros.control.query_pacer import QueryPacer
+from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.inference import Observation, Query, Timing
 from vla_simd_ros.nodes import policy_runner
 from vla_simd_ros.nodes.messages import stamp
@@ -67,7 +69,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def predict(clock: Clock) -> Prediction:
     world = World(clock)
     settings: Any = SimpleNamespace(action_units=world, action_names=("pan",))
-    runner = PolicyRunner(world, None, settings, world, clock, None, None, None)  # type: ignore[arg-type]
+    pacer = QueryPacer(QueryPacing.CONTINUOUS, 0)
+    runner = PolicyRunner(world, None, settings, world, pacer, clock, None, None, None)  # type: ignore[arg-type]
     clock.spend(3.0)
     received_ns = clock.now_ns
     clock.spend(7.0)

@@ -68,6 +68,7 @@ class Robot:
         joint: int,
         text: str = "go",
         number: int = 1,
+        frozen: int = 0,
     ) -> None:
         stamps = [divmod(START + each * MS, 1000 * MS) for each in [*frames, joint]]
         times = [{"sec": sec, "nanosec": nanosec} for sec, nanosec in stamps]
@@ -75,7 +76,8 @@ class Robot:
         self._maker.add(
             "/action_chunk", "vla_simd_ros/msg/ActionChunk", START + time_ms * MS,
             stamp=START + min(frames) * MS, sequence=number, epoch=1, instruction=text,
-            action_names=["pan", "lift"], step_period=0.033, horizon=3, window=3, actions=actions,
+            action_names=["pan", "lift"], step_period=0.033, horizon=3, window=3, frozen=frozen,
+            actions=actions,
             timing={"frame_stamps": times[:-1], "joint_stamp": times[-1]},
         )  # fmt: skip
 
@@ -150,6 +152,14 @@ def test_what_is_not_recorded_is_named(
     (found,) = chunks(bag_maker, tmp_path)
     assert found.rows is None and not found.same
     assert problem in found.problem
+
+
+def test_a_chunk_that_continues_committed_rows_is_not_made_again(
+    robot: Robot, bag_maker: Any, tmp_path: Path
+) -> None:
+    robot.chunk(90, [14.0, 15.0], [10, 15], 20, frozen=2)
+    (found,) = chunks(bag_maker, tmp_path)
+    assert found.rows is None and "committed rows" in found.problem
 
 
 def test_a_recording_without_cameras_or_chunks_is_refused(bag_maker: Any, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def _draw_chunks(axis: Any, run: Run, lane: int) -> None:
     recording = run.recording
     arrivals = [recording.seconds(chunk.arrival) for chunk in recording.chunks]
     bars = []
-    for chunk, arrival, following in zip(recording.chunks, arrivals, [*arrivals[1:], np.inf], strict=True):
+    for chunk, arrival, following in zip(recording.chunks, arrivals, [*arrivals, np.inf][1:], strict=True):
         end = min(recording.seconds(chunk.stamp) + chunk.window * chunk.step_period, following)
         bars.append((arrival, max(0.0, end - arrival)))
     _draw_bars(axis, bars, lane, _CHUNK_COLORS)

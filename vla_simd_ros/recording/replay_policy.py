@@ -163,6 +163,10 @@ class _Memory:
 
     def observation(self, chunk: Any) -> Observation:
         """What the query of a chunk was given."""
+        if chunk.frozen:
+            raise Unavailable(
+                "it continues committed rows, which a recording does not hold as they were given"
+            )
         stamps = [nanoseconds(each) for each in chunk.timing.frame_stamps]
         if len(stamps) != len(self._frames):
             raise Unavailable(
