@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2 (./run pytest)")
 
 from vla_simd_ros.control.delay_distribution import delay_distribution
+from vla_simd_ros.control.latency_budget import STAGES as BUDGET_STAGES
+from vla_simd_ros.control.latency_budget import LatencyBudget
 from vla_simd_ros.nodes.demo_measured import (
     NodeRates,
     NodeTimes,
@@ -18,7 +20,7 @@ from vla_simd_ros.nodes.demo_measured import (
     predict,
     publish_time,
 )
-from vla_simd_ros.nodes.demo_recording import STAGES, Chunk, ExecutorReport, Recording, Timing
+from vla_simd_ros.nodes.demo_recording import STAGES, Budget, Chunk, ExecutorReport, Recording, Timing
 
 MS = 1_000_000
 START = 1_700_000_000_000_000_000
@@ -40,6 +42,8 @@ def recording() -> Recording:
         report(2, 103, 5, 300.0, starved_steps=5, stale_rows_dropped=40, chunks_received=5),
         report(3, 106, 6, 240.0, starved_steps=6, stale_rows_dropped=52, chunks_received=6),
     ]
+    for total_ms in (240.0, 260.0):
+        made.budgets.append(Budget(START, 5, LatencyBudget(dict.fromkeys(BUDGET_STAGES, 0.0), total_ms)))
     for i in range(4):
         stages = dict.fromkeys((*STAGES, "episode_ms"), 0.0)
         stages |= {"transport_ms": 4.0, "sync_ms": 1.0, "total_ms": 20.0 + i, "publish_ms": 2.0}
@@ -57,12 +61,13 @@ def test_counters_are_those_of_the_run_and_ages_of_its_rows(recording: Recording
     assert found.seconds == pytest.approx(0.3)
     # The report of a command that was reported before counts once.
     assert found.mean_age_s == pytest.approx(np.mean([0.2, 0.3, 0.24]))
-    assert found.mean_first_age_s == pytest.approx(0.24)
+    assert found.mean_first_age_s == pytest.approx(0.25)
     assert found.cpu_share == pytest.approx(0.25)
 
 
 def test_where_no_row_was_executed_every_step_starved(recording: Recording) -> None:
     recording.executor = [report(i, 0, 0, math.nan) for i in (0, 10)]
+    recording.budgets.clear()
     found = measured(recording, 30.0, 0.0)
     assert (found.executed, found.starved, found.starved_share) == (0, 30, 1.0)
     assert math.isnan(found.mean_age_s) and math.isnan(found.mean_first_age_s)

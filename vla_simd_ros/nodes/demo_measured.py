@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from vla_simd_ros.control.frame_schedule import (
 from vla_simd_ros.control.schedule import Seconds
 from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.nodes.demo_recording import Recording
-from vla_simd_ros.nodes.demo_report import executed_rows
+from vla_simd_ros.nodes.demo_report import observation_ages
 
 _MS = 1e-3
 
@@ -60,9 +59,8 @@ def measured(recording: Recording, control_rate: float, cpu_s: float) -> Measure
     executed, starved = grown("executed_steps"), grown("starved_steps")
     if not executed:
         starved = round(seconds * control_rate)
-    rows = executed_rows(recording)
-    takeovers = [after.age_ms for before, after in pairwise(rows) if before.sequence != after.sequence]
-    ages = [row.age_ms for row in rows]
+    takeovers = [each.budget.total_ms for each in recording.budgets]
+    ages = [age_ms for _, age_ms in observation_ages(recording)]
     return Measured(
         seconds=seconds,
         executed=executed,

@@ -70,30 +70,19 @@ def distribution(values: Iterable[float]) -> Distribution:
     return Distribution(finite.size, median, p95, p99, float(finite.mean()))
 
 
-@dataclass(frozen=True)
-class ExecutedRow:
-    """A command made from a row: when, of which chunk, and how old the chunk's observation was."""
+def observation_ages(recording: Recording) -> list[tuple[int, float]]:
+    """(time, milliseconds): how old the observation behind a command was when the command was given.
 
-    time: int
-    sequence: int
-    age_ms: float
-
-
-def executed_rows(recording: Recording) -> list[ExecutedRow]:
-    """The rows that were reported; two reports about the same command count once."""
-    rows: list[ExecutedRow] = []
+    Two reports about the same command count once.
+    """
+    ages: list[tuple[int, float]] = []
     steps = -1.0
     for report in recording.executor:
         age = report.values["executed_row_age_ms"]
         if report.state == EXECUTING and math.isfinite(age) and report.values["executed_steps"] != steps:
             steps = report.values["executed_steps"]
-            rows.append(ExecutedRow(report.time, int(report.values["sequence"]), age))
-    return rows
-
-
-def observation_ages(recording: Recording) -> list[tuple[int, float]]:
-    """(time, milliseconds): how old the observation behind a command was when the command was given."""
-    return [(row.time, row.age_ms) for row in executed_rows(recording)]
+            ages.append((report.time, age))
+    return ages
 
 
 def summarize(recording: Recording, cameras: Sequence[str]) -> Report:

@@ -95,7 +95,13 @@ class DemoSoak(DemoRun):
         """This process would grow by all that it records; the last ones are enough for the counts."""
         recording = self._recording
         self._published = max((chunk.sequence for chunk in recording.chunks), default=self._published)
-        for samples in (recording.joint_states, recording.commands, recording.chunks, recording.timings):
+        for samples in (
+            recording.joint_states,
+            recording.commands,
+            recording.chunks,
+            recording.timings,
+            recording.budgets,
+        ):
             samples.clear()
         del recording.executor[:-1]
 
