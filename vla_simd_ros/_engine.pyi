@@ -51,6 +51,8 @@ class PackedWeights:
     @property
     def winograd_side(self) -> int: ...
     @property
+    def bf16(self) -> bool: ...
+    @property
     def bytes(self) -> int: ...
 
 class Int8Weights:
@@ -103,7 +105,12 @@ class Engine:
     @property
     def tile(self) -> tuple[int, int]: ...
     def pack(
-        self, weights: NDArray[Any], winograd_side: int = 0, kernel: int = 3, stride: int = 1
+        self,
+        weights: NDArray[Any],
+        winograd_side: int = 0,
+        kernel: int = 3,
+        stride: int = 1,
+        bf16_where_exact: bool = False,
     ) -> PackedWeights: ...
     def pack_int8(self, weights: NDArray[Any], runs: int = 1) -> Int8Weights:
         """Weights [n, k] of a linear layer, or of a convolution with a run per row of its filter (per place

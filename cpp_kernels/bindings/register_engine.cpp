@@ -31,7 +31,7 @@ std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const s
 }
 
 std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, int64_t winograd_side, int64_t kernel,
-                                    int64_t stride) {
+                                    int64_t stride, bool bf16_where_exact) {
   if (weights.ndim() != 2) {
     throw std::invalid_argument("weights: got " + std::to_string(weights.ndim()) + " dimensions, expected [n, k]");
   }
@@ -39,7 +39,9 @@ std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, 
   const int64_t n = weights.shape(0);
   const int64_t k = weights.shape(1);
   const py::gil_scoped_release release;
-  return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, WinogradForm{winograd_side, kernel, stride}));
+  const WeightFormat format = bf16_where_exact ? WeightFormat::kBf16WhereExact : WeightFormat::kF32;
+  const WinogradForm form{winograd_side, kernel, stride};
+  return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, form, format));
 }
 
 std::shared_ptr<Int8Weights> pack_int8(Engine& engine, const FloatMatrix& weights, int64_t runs) {
@@ -65,6 +67,7 @@ void register_engine(py::module_& module) {
       .def_property_readonly("n", &PackedWeights::n)
       .def_property_readonly("k", &PackedWeights::k)
       .def_property_readonly("winograd_side", [](const PackedWeights& weights) { return weights.winograd().side; })
+      .def_property_readonly("bf16", &PackedWeights::bf16)
       .def_property_readonly("bytes", &PackedWeights::bytes);
 
   py::class_<Int8Weights, std::shared_ptr<Int8Weights>>(module, "Int8Weights",
@@ -93,8 +96,9 @@ void register_engine(py::module_& module) {
         return std::make_pair(engine.kernels().tile_rows, engine.kernels().tile_cols);
       })
       .def("pack", &pack, py::arg("weights"), py::arg("winograd_side") = 0, py::arg("kernel") = 3,
-           py::arg("stride") = 1,
-           "Packs weights [n, k] of float32; with a side of Winograd's tiles, filters of side `kernel` for that method.")
+           py::arg("stride") = 1, py::arg("bf16_where_exact") = false,
+           "Packs weights [n, k] of float32; with a side of Winograd's tiles, filters of side `kernel` for that method. "
+           "Those of a linear layer can be kept in bf16, in half the memory, where all of them are such values.")
       .def_property_readonly("int8_tile", [](const Engine& engine) {
         return std::make_pair(engine.int8_kernels().tile_rows, engine.int8_kernels().tile_cols);
       })

@@ -27,11 +27,12 @@ struct Epilogue {
   const float* beta = nullptr;
 };
 
-// y[m][n] = x[m][k] * w[n][k]^T, with w packed by pack_weights.
+// y[m][n] = x[m][k] * w[n][k]^T, with w packed by pack_weights, or by pack_bf16 where `bf16` says so.
 struct LinearArgs {
   const float* x = nullptr;
   int64_t x_ld = 0;
   const float* packed = nullptr;
+  bool bf16 = false;
   float* y = nullptr;
   int64_t y_ld = 0;
   int64_t m = 0, n = 0, k = 0;
@@ -149,6 +150,10 @@ struct KernelTable {
   // Weights are packed into ceil(n / tile_cols) panels, each zero-padded to tile_cols columns.
   int64_t (*packed_size)(int64_t n, int64_t k);  // in floats
   void (*pack_weights)(const float* w, int64_t n, int64_t k, float* packed, Range panels);
+  // The same for weights that are bfloat16 values, which keep their upper halves only and are expanded in registers.
+  // The size is in halves; zero for layers of few columns, which are not kept so.
+  int64_t (*bf16_size)(int64_t n, int64_t k);
+  void (*pack_bf16)(const float* w, int64_t n, int64_t k, uint16_t* packed, Range panels);
 
   void (*linear)(const LinearArgs&, Range rows, Range panels);
   // The same for weights as they are given, [n][k], in place of packed ones. A panel is tile_cols of their rows.

@@ -44,4 +44,24 @@ void pack_weights(const float* w, int64_t n, int64_t k, float* packed, Range pan
   }
 }
 
+int64_t bf16_size(int64_t n, int64_t k) { return is_narrow(n) ? 0 : panels_size(n, k); }
+
+void pack_bf16(const float* w, int64_t n, int64_t k, uint16_t* packed, Range panels) {
+  constexpr int64_t kDepthAtOnce = 64;
+  float part[kDepthAtOnce * kTileCols];
+  for (int64_t p = panels.begin; p < panels.end; ++p) {
+    const int64_t first = p * kTileCols;
+    for (int64_t k0 = 0; k0 < k; k0 += kDepthAtOnce) {
+      const int64_t depth = min_of(kDepthAtOnce, k - k0);
+      pack_transposed(w + first * k + k0, k, min_of(kTileCols, n - first), depth, part);
+      uint16_t* to = packed + first * k + k0 * kTileCols;
+      for (int64_t i = 0; i < depth * kTileCols; ++i) {
+        uint32_t bits;
+        __builtin_memcpy(&bits, part + i, sizeof bits);
+        to[i] = static_cast<uint16_t>(bits >> 16);
+      }
+    }
+  }
+}
+
 }  // namespace vla::VLA_ISA

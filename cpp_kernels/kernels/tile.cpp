@@ -17,7 +17,8 @@ struct Lanes {
     front.clear();
     back = zero();
   }
-  VLA_INLINE void load(const float* p) {
+  template <typename W>
+  VLA_INLINE void load(const W* p) {
     front.load(p);
     back = vla::VLA_ISA::load(p + kAt);
   }
@@ -51,7 +52,8 @@ struct Lanes {
 template <>
 struct Lanes<0> {
   VLA_INLINE void clear() {}
-  VLA_INLINE void load(const float*) {}
+  template <typename W>
+  VLA_INLINE void load(const W*) {}
   VLA_INLINE void store(float*) const {}
   template <typename Value>
   VLA_INLINE void multiply_add(Value, const Lanes&) {}
@@ -138,8 +140,8 @@ struct Rows<0, V> {
 // few short ones.
 constexpr int64_t kStretchSteps = 32;
 
-template <int K, int R, int V>
-VLA_INLINE void step(Rows<R, V>& sums, const Quads<R>& a, const float* b) {
+template <int K, int R, int V, typename W>
+VLA_INLINE void step(Rows<R, V>& sums, const Quads<R>& a, const W* b) {
   Lanes<V> lanes;
   lanes.load(b + K * kTileCols);
   sums.template multiply_add<K>(a, lanes);
@@ -152,7 +154,10 @@ VLA_INLINE void fetch_row(const TileArgs& t, int64_t row) {
   }
 }
 
-template <int R, int Lines>
+VLA_INLINE void take_panel(const TileArgs& t, const float*& b) { b = t.b; }
+VLA_INLINE void take_panel(const TileArgs& t, const Bf16*& b) { b = t.b_bf16; }
+
+template <int R, int Lines, typename W>
 __attribute__((noinline)) void tile(const TileArgs& t) {
   // Rows of y and of the residual, needed after the loop below, may be far away. They are fetched one by one during
   // its first half: all at once would hold up the loop's own operands.
@@ -165,8 +170,9 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
   alignas(64) float aside[R * kTileCols];  // the sums over earlier stretches
   bool any_aside = false;
   int64_t until_aside = kStretchSteps;
-  const float* b = t.b;
-  const float* upcoming = t.upcoming;
+  const W* b;
+  take_panel(t, b);
+  const auto* upcoming = static_cast<const char*>(t.upcoming);
   for (int64_t i = 0; i < t.runs; ++i) {
     const float* a = t.a + i * t.run_stride;
     int64_t k = t.run;
@@ -188,8 +194,8 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
         step<1>(sums, quads, b);
         step<2>(sums, quads, b);
         step<3>(sums, quads, b);
-        for (int line = 0; line < Lines; ++line) prefetch_far(upcoming + line * 16);
-        upcoming += Lines * 16;
+        for (int line = 0; line < Lines; ++line) prefetch_far(upcoming + line * kLineBytes);
+        upcoming += Lines * kLineBytes;
         if (--until_fetch == 0) {
           fetch_row(t, row);
           until_fetch = ++row < R ? steps_per_row : -1;
@@ -277,12 +283,18 @@ VLA_INLINE void dispatch_panels(int64_t rows, const PanelsArgs& t) {
   panels_tile<R>(t);
 }
 
-template <int Lines, int R>
+template <typename W, int Lines, int R>
 VLA_INLINE void dispatch(int64_t rows, const TileArgs& t) {
   if constexpr (R > 1) {
-    if (rows != R) return dispatch<Lines, R - 1>(rows, t);
+    if (rows != R) return dispatch<W, Lines, R - 1>(rows, t);
   }
-  tile<R, Lines>(t);
+  tile<R, Lines, W>(t);
+}
+
+template <typename W>
+VLA_INLINE void dispatch_lines(int64_t rows, const TileArgs& t) {
+  if (t.upcoming_lines == 1) return dispatch<W, 1, kTileRows>(rows, t);
+  dispatch<W, kManyLines, kTileRows>(rows, t);
 }
 
 }  // namespace
@@ -303,8 +315,8 @@ void finish_in_memory(const float* sums, int64_t rows, const TileArgs& t) {
 }
 
 void run_tile(int64_t rows, const TileArgs& args) {
-  if (args.upcoming_lines == 1) return dispatch<1, kTileRows>(rows, args);
-  dispatch<kManyLines, kTileRows>(rows, args);
+  if (args.b_bf16) return dispatch_lines<Bf16>(rows, args);
+  dispatch_lines<float>(rows, args);
 }
 
 void run_panels(int64_t rows, const PanelsArgs& args) { dispatch_panels<kTileRows>(rows, args); }

@@ -20,6 +20,7 @@ struct TileArgs {
   int64_t a_ld;
   int64_t runs, run, run_stride;
   const float* b;  // [runs * run][kTileCols], adjacent
+  const Bf16* b_bf16 = nullptr;  // where given, the same in place of b, to be expanded
   float* y;
   int64_t y_ld;
   int64_t cols;     // at most kTileCols
@@ -33,26 +34,33 @@ struct TileArgs {
   const float* beta;
   // What is needed next: one line per four k, or kManyLines of them, is fetched towards the second-level cache
   // meanwhile.
-  const float* upcoming;
+  const void* upcoming;
   int64_t upcoming_lines = 1;
 };
 
-constexpr int64_t kPanelLines = kTileCols / 4;  // of a panel, for four k
+constexpr int64_t kLineBytes = 64;
+// Lines of a panel of weights W, for four k.
+template <typename W>
+constexpr int64_t kPanelLines = 4 * kTileCols * static_cast<int64_t>(sizeof(W)) / kLineBytes;
 constexpr int64_t kManyLines = 4;
 
 // Lines that each of `tiles` fetches: many where they are too few to fetch all of a panel one by one.
-VLA_INLINE int64_t upcoming_lines_of(int64_t tiles) { return tiles <= kPanelLines / 2 ? kManyLines : 1; }
+template <typename W>
+VLA_INLINE int64_t upcoming_lines_of(int64_t tiles) {
+  return tiles <= kPanelLines<W> / 2 ? kManyLines : 1;
+}
 
 // Where a tile's `upcoming` points: the tiles that pass by one part of a panel share the fetching of the part
 // that is used after it, at `next`; those left over fetch what they have.
-VLA_INLINE const float* upcoming_for(int64_t tile, const float* next, int64_t depth, const float* own,
-                                     int64_t lines = 1) {
-  return tile * lines < kPanelLines ? next + tile * lines * 4 * depth : own;
+template <typename W>
+VLA_INLINE const void* upcoming_for(int64_t tile, const W* next, int64_t depth, const W* own, int64_t lines = 1) {
+  if (tile * lines >= kPanelLines<W>) return own;
+  return reinterpret_cast<const char*>(next) + tile * lines * (kLineBytes / 4) * depth;
 }
 
 // The part of a panel used after [k0, k0 + depth) of `panel`, where panels are walked within a part of k.
-VLA_INLINE const float* next_part(const float* packed, int64_t k, Range panels, int64_t panel, int64_t k0,
-                                  int64_t depth) {
+template <typename W>
+VLA_INLINE const W* next_part(const W* packed, int64_t k, Range panels, int64_t panel, int64_t k0, int64_t depth) {
   if (panel + 1 < panels.end) return packed + ((panel + 1) * k + k0) * kTileCols;
   const int64_t after = k0 + depth < k ? k0 + depth : 0;
   return packed + (panels.begin * k + after) * kTileCols;

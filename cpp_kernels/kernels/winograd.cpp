@@ -280,7 +280,7 @@ class Runner {
     t.accumulate = k.begin > 0;
     clear_epilogue(t);
     const EvenShares groups(tiles, kTileRows);
-    t.upcoming_lines = upcoming_lines_of(groups.shares);
+    t.upcoming_lines = upcoming_lines_of<float>(groups.shares);
     const float* next = upcoming(point, panel, some, k);
     const float* from = image + layout.image_at[point];
     t.y = products + point * layout.product_step + (panel - some.begin) * kTileCols;

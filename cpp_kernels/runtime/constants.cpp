@@ -1,5 +1,6 @@
 #include "runtime/constants.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -28,6 +29,21 @@ std::size_t packed_bytes(const KernelTable& kernels, int64_t n, int64_t k, const
   }
   const int64_t channels = k / (form.kernel * form.kernel);
   return static_cast<std::size_t>(kernels.winograd_packed_size(form, n, channels)) * sizeof(float);
+}
+
+// Whether the lower half of every value is zero. Ends at the first that is not, in weights of fp32 at once.
+bool all_bf16(const float* weights, int64_t count) {
+  constexpr int64_t kAtOnce = 4096;
+  for (int64_t first = 0; first < count; first += kAtOnce) {
+    uint32_t any = 0;
+    for (int64_t i = first; i < std::min(first + kAtOnce, count); ++i) {
+      uint32_t bits;
+      std::memcpy(&bits, weights + i, sizeof bits);
+      any |= bits;
+    }
+    if ((any & 0xffffu) != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -70,23 +86,32 @@ std::shared_ptr<const Constant> Constant::borrow(const void* data, int64_t count
 }
 
 PackedWeights::PackedWeights(const KernelTable& kernels, ThreadPool& pool, const float* weights, int64_t n,
-                             int64_t k, const WinogradForm& winograd)
+                             int64_t k, const WinogradForm& winograd, WeightFormat format)
     : kernels_(&kernels),
       n_(n),
       k_(k),
       winograd_(winograd),
-      buffer_(packed_bytes(kernels, n, k, winograd)) {
-  auto* packed = reinterpret_cast<float*>(buffer_.data());
+      bf16_(false) {
+  const std::size_t f32_bytes = packed_bytes(kernels, n, k, winograd);
+  if (format == WeightFormat::kBf16WhereExact) {
+    if (winograd.side != 0) throw std::invalid_argument("weights: filters for Winograd's method are kept in fp32");
+    bf16_ = kernels.bf16_size(n, k) > 0 && all_bf16(weights, n * k);
+  }
+  buffer_ = AlignedBuffer(bf16_ ? static_cast<std::size_t>(kernels.bf16_size(n, k)) * sizeof(uint16_t) : f32_bytes);
   const int64_t panels = ceil_div(n, kernels.tile_cols);
   const int64_t chunks = chunk_count(panels, n * k / panels, {pool.threads(), pool.schedule()});
-  pool.run(chunks, [&](int64_t chunk, int) noexcept {
-    const Range part = slice_of(panels, chunks, chunk);
-    if (winograd.side == 0) {
-      kernels.pack_weights(weights, n, k, packed, part);
-    } else {
-      kernels.winograd_pack(winograd, weights, n, k / (winograd.kernel * winograd.kernel), packed, part);
-    }
-  });
+  pool.run(chunks, [&](int64_t chunk, int) noexcept { pack(weights, slice_of(panels, chunks, chunk)); });
+}
+
+void PackedWeights::pack(const float* weights, Range panels) {
+  auto* packed = reinterpret_cast<float*>(buffer_.data());
+  if (bf16_) {
+    kernels_->pack_bf16(weights, n_, k_, reinterpret_cast<uint16_t*>(buffer_.data()), panels);
+  } else if (winograd_.side == 0) {
+    kernels_->pack_weights(weights, n_, k_, packed, panels);
+  } else {
+    kernels_->winograd_pack(winograd_, weights, n_, k_ / (winograd_.kernel * winograd_.kernel), packed, panels);
+  }
 }
 
 }  // namespace vla

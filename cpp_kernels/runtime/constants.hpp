@@ -41,27 +41,38 @@ class Constant {
   const std::byte* data_ = nullptr;
 };
 
+// How linear layers keep their weights.
+enum class WeightFormat : int32_t {
+  kF32 = 0,
+  kBf16WhereExact = 1,  // in half the memory, where no value changes by it
+};
+
 // Weights [n][k] of a linear layer, or of a convolution with k = kernel_h * kernel_w * in_c, in the panel layout
 // of one instruction set; or the filters of a convolution for Winograd's method, which then computes it.
 class PackedWeights {
  public:
   // Packs on all threads of `pool`, for a form of Winograd's method where its side is not 0, else in the panel layout.
-  // Throws std::invalid_argument for sizes that are not positive, or filters of another size than the form is for.
+  // Throws std::invalid_argument for sizes that are not positive, or filters of another size than the form is for, or
+  // such filters in another format than fp32.
   PackedWeights(const KernelTable& kernels, ThreadPool& pool, const float* weights, int64_t n, int64_t k,
-                const WinogradForm& winograd = {});
+                const WinogradForm& winograd = {}, WeightFormat format = WeightFormat::kF32);
 
   const KernelTable& kernels() const { return *kernels_; }
   const float* data() const { return reinterpret_cast<const float*>(buffer_.data()); }
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
   const WinogradForm& winograd() const { return winograd_; }
+  bool bf16() const { return bf16_; }
   int64_t bytes() const { return static_cast<int64_t>(buffer_.bytes()); }
 
  private:
+  void pack(const float* weights, Range panels);
+
   const KernelTable* kernels_;
   int64_t n_;
   int64_t k_;
   WinogradForm winograd_;
+  bool bf16_;
   AlignedBuffer buffer_;
 };
 

@@ -154,6 +154,7 @@ void ProgramBuilder::linear(const std::string& label, const Operand& x, std::sha
   LinearRecord record;
   record.args = linear_args(check, x, y, epilogue);
   record.args.packed = weights->data();
+  record.args.bf16 = weights->bf16();
   record.grid = cut_linear(kernels_, record.args.m, record.args.n, record.args.k, sharing(y));
   keep(x);
   keep(epilogue);
@@ -209,6 +210,7 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
   const OperandCheck check = this->check(label);
   Conv2dArgs args = conv2d_args(check, x, in, window, y, out, epilogue);
   check_weights(check, weights, y.cols, window.kernel.height * window.kernel.width * x.cols);
+  check.require(!weights->bf16(), "weights are packed in bf16, as a convolution does not read them");
   const WinogradForm& form = weights->winograd();
   const std::string side = std::to_string(form.kernel);
   const bool fits = window.kernel.height == form.kernel && window.kernel.width == form.kernel &&
@@ -251,6 +253,7 @@ void ProgramBuilder::conv2d_flat(const std::string& label, const Operand& x, Ima
   check.require(weights->winograd().side == 0, "weights are packed for Winograd's method");
   product.x_ld = product.k;
   product.packed = weights->data();
+  product.bf16 = weights->bf16();
   product.y = record.args.y;
   product.y_ld = record.args.y_ld;
   product.epilogue = record.args.epilogue;

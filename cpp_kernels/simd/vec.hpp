@@ -17,6 +17,15 @@
 #define VLA_ROLLED _Pragma("GCC unroll 1")
 #endif
 
+namespace vla {
+
+// A bfloat16 value: the upper half of a fp32 one.
+struct Bf16 {
+  uint16_t bits;
+};
+
+}  // namespace vla
+
 #if defined(VLA_ISA_AVX512)
 #include "simd/vec_avx512.hpp"
 #elif defined(VLA_ISA_AVX2)

@@ -28,6 +28,10 @@ VLA_INLINE Vec zero() { return {_mm256_setzero_ps()}; }
 VLA_INLINE Vec splat(float x) { return {_mm256_set1_ps(x)}; }
 VLA_INLINE Vec broadcast(const float* p) { return {_mm256_broadcast_ss(p)}; }
 VLA_INLINE Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
+VLA_INLINE Vec load(const Bf16* p) {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16))};
+}
 VLA_INLINE void store(float* p, Vec a) { _mm256_storeu_ps(p, a.v); }
 
 // All bits set in the first n lanes (0 <= n <= 8).

@@ -31,6 +31,10 @@ VLA_INLINE Vec zero() { return {_mm512_setzero_ps()}; }
 VLA_INLINE Vec splat(float x) { return {_mm512_set1_ps(x)}; }
 VLA_INLINE Vec broadcast(const float* p) { return {_mm512_set1_ps(*p)}; }
 VLA_INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+VLA_INLINE Vec load(const Bf16* p) {
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
+}
 VLA_INLINE void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
 
 // The first n lanes (0 <= n <= 16).

@@ -30,6 +30,9 @@ VLA_INLINE Vec zero() { return {vdupq_n_f32(0.0f)}; }
 VLA_INLINE Vec splat(float x) { return {vdupq_n_f32(x)}; }
 VLA_INLINE Vec broadcast(const float* p) { return {vdupq_n_f32(*p)}; }
 VLA_INLINE Vec load(const float* p) { return {vld1q_f32(p)}; }
+VLA_INLINE Vec load(const Bf16* p) {
+  return {vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(reinterpret_cast<const uint16_t*>(p)), 16))};
+}
 VLA_INLINE void store(float* p, Vec a) { vst1q_f32(p, a.v); }
 
 // All bits set in the first n lanes (0 <= n <= 4).

@@ -30,6 +30,11 @@ VLA_INLINE Vec load(const float* p) {
   __builtin_memcpy(&a.v, p, sizeof a.v);
   return a;
 }
+VLA_INLINE Vec load(const Bf16* p) {
+  typedef uint32_t Unsigned4 __attribute__((vector_size(16)));
+  const Unsigned4 bits = {p[0].bits, p[1].bits, p[2].bits, p[3].bits};
+  return {reinterpret_cast<Float4>(bits << 16)};
+}
 VLA_INLINE void store(float* p, Vec a) { __builtin_memcpy(p, &a.v, sizeof a.v); }
 
 // All bits set in the first n lanes (0 <= n <= 4).

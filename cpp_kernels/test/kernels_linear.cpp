@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "kernels_common.hpp"
 
 using namespace vla;
@@ -66,6 +68,14 @@ struct Case {
   }
   Matrix result() const { return Matrix(p.m, p.n, p.n + p.y_extra); }
 };
+
+float bf16_value(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  bits &= 0xffff0000u;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
 
 void check_problem(const Problem& p) {
   const check::Context context(p.name());
@@ -196,6 +206,36 @@ TEST(bits_of_narrow_layers_do_not_depend_on_the_partition) {
         CHECK(parts.intact());
       }
     });
+  }
+}
+
+// Weights in bfloat16 give what the same values give in fp32, in half the memory.
+TEST(bf16_weights_change_no_bit) {
+  for (const int64_t m : {1, 5, 14, 61}) {
+    for (const int64_t n : {17, 64, 137}) {
+      for (const int64_t k : {3, 70, 530}) {
+        Problem p{m, n, k, 2, 1};
+        p.bias = true;
+        Case c(p);
+        for (float& w : c.w) w = bf16_value(w);
+        for_each_isa([&](const KernelTable& table) {
+          Matrix wide = c.result(), half = c.result();
+          const Floats packed_w = packed(table, c.w, n, k);
+          table.linear(c.args(packed_w, wide), {0, m}, {0, panels(table, n)});
+          const int64_t size = table.bf16_size(n, k);
+          if (size == 0) return;  // a layer of few columns
+          CHECK(2 * size * static_cast<int64_t>(sizeof(uint16_t)) == static_cast<int64_t>(packed_w.size() * sizeof(float)));
+          std::vector<uint16_t> halves(static_cast<size_t>(size), 0x7fc0);
+          for (int64_t q = 0; q < panels(table, n); ++q) table.pack_bf16(c.w.data(), n, k, halves.data(), {q, q + 1});
+          LinearArgs args = c.args(packed_w, half);
+          args.packed = reinterpret_cast<const float*>(halves.data());
+          args.bf16 = true;
+          table.linear(args, {0, m}, {0, panels(table, n)});
+          CHECK(half.intact());
+          CHECK(same_bits(wide.copy(), half.copy()));
+        });
+      }
+    }
   }
 }
 

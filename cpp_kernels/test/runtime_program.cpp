@@ -246,6 +246,17 @@ TEST(filters_for_winograd_fit_only_their_convolutions) {
   });
 }
 
+TEST(weights_in_bf16_are_for_matrix_products) {
+  check_refused("weights are packed in bf16", [](ProgramBuilder& builder) {
+    Fixture fixture;
+    const std::vector<float> values(16 * 27, 0.5f);
+    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 27,
+                                                               WinogradForm(), WeightFormat::kBf16WhereExact);
+    CHECK(filters->bf16());
+    builder.conv2d("probe", at(kX, 36, 3), {6, 6}, filters, {{3, 3}, 1, 1, 1}, at(kY, 36, 16), {6, 6}, {});
+  });
+}
+
 TEST(the_output_shares_no_memory_with_what_is_read) {
   check_refused("x shares memory with the output", linear(at(kX, 4, 8), at(kX + 64, 4, 16)));
   check_refused("residual shares memory", linear(at(kX, 4, 8), at(kY, 4, 16), with_residual(at(kY, 4, 16))));

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from small_policy import INPUTS, small_policy
 
+from vla_simd_ros import _engine
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.settings import EngineSettings, SettingError, keep_exact, parse_settings, settings
 from vla_simd_ros.executors.simd_executor import SimdExecutor
-from vla_simd_ros.graph.ir import Lifetime
+from vla_simd_ros.graph.builder import Builder
+from vla_simd_ros.graph.compile import compile_graph
+from vla_simd_ros.graph.fold_cache import FoldCache
+from vla_simd_ros.graph.ir import Array, DType, Lifetime
 
 TABLE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -127,6 +131,28 @@ def test_weights_that_are_read_row_by_row_give_the_same_actions(text: str) -> No
         wanted, got = expected.run(lifetime, inputs), loaded.run(lifetime, inputs)
         for name, value in wanted.items():
             assert np.abs(got[name] - value).max() <= 2e-6 * np.abs(value).max()
+
+
+def bfloat16_values(rng: np.random.Generator, *shape: int) -> Array:
+    values: Array = rng.standard_normal(shape, np.float32)
+    values.view(np.uint32)[...] &= np.uint32(0xFFFF0000)
+    return values
+
+
+@pytest.mark.parametrize("isa", _engine.available_isas())
+@pytest.mark.parametrize("rows", [1, 9, 100])
+def test_bfloat16_weights_that_are_expanded_late_change_no_bit(isa: str, rows: int) -> None:
+    rng = np.random.default_rng(3)
+    weight, x = bfloat16_values(rng, 70, 530), rng.standard_normal((rows, 530), np.float32)
+    b = Builder()
+    tensor = b.input("x", x.shape, DType.F32, Lifetime.QUERY)
+    b.output("y", b.linear(tensor, b.constant("w", weight), name="y"))
+    compiled = compile_graph(b.graph(), FoldCache())
+    off, on = (
+        SimdExecutor(threads=1, isa=isa, weight_expansion=value).load(compiled).run(Lifetime.QUERY, {"x": x})
+        for value in ("off", "on")
+    )
+    assert np.array_equal(off["y"], on["y"])
 
 
 def test_materialized_attention_gives_the_same_actions() -> None:

@@ -7,6 +7,7 @@ import weakref
 from functools import partial
 
 import numpy as np
+import pytest
 
 from vla_simd_ros import _engine
 from vla_simd_ros.executors.simd_constants import BORROWED_BYTES, EngineConstants, IdentityCache, pixel_table
@@ -90,3 +91,22 @@ def test_the_pixel_table_is_float32_arithmetic() -> None:
     assert table.dtype == np.float32
     for pixel in range(256):
         assert table[0, pixel] == (np.float32(pixel) / np.float32(255) - offset[0]) / divisor[0]
+
+
+def test_bfloat16_values_are_kept_in_half_the_memory_where_that_is_asked_for() -> None:
+    constants = EngineConstants(_engine.Engine(threads=1))
+    values = np.arange(64 * 48, dtype=np.float32).reshape(64, 48).view(np.uint32) & np.uint32(0xFFFF0000)
+    exact = values.view(np.float32)
+    weight = MadeArray(exact.shape, np.float32, lambda: exact)
+    lossy = MadeArray(exact.shape, np.float32, lambda: np.nextafter(exact, np.float32(1e9)))
+    expanded, kept = constants.packed(weight), constants.packed(weight, bf16_where_exact=True)
+    assert (expanded.bf16, kept.bf16) == (False, True)
+    assert kept.bytes * 2 == expanded.bytes
+    assert not constants.packed(lossy, bf16_where_exact=True).bf16
+    narrow = MadeArray((4, 48), np.float32, lambda: exact[:4])
+    assert not constants.packed(narrow, bf16_where_exact=True).bf16
+
+
+def test_filters_for_winograds_method_are_not_kept_in_bfloat16() -> None:
+    with pytest.raises(ValueError, match="filters for Winograd's method are kept in fp32"):
+        _engine.Engine(threads=1).pack(np.zeros((16, 72), np.float32), 2, bf16_where_exact=True)

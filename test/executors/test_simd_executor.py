@@ -258,9 +258,9 @@ def test_policies_share_packed_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = np.ones((8, 4), np.float32)
 
     class Counting:
-        def pack(self, matrix: Array, *form: int) -> _engine.PackedWeights:
+        def pack(self, matrix: Array, *form: int, **options: bool) -> _engine.PackedWeights:
             packed.append(matrix)
-            return original(matrix, *form)
+            return original(matrix, *form, **options)
 
     monkeypatch.setattr(executor._constants, "_engine", Counting())
     for rows in (1, 5):

@@ -49,19 +49,23 @@ class EngineConstants:
 
     def __init__(self, engine: _engine.Engine) -> None:
         self._engine = engine
-        self._packed: dict[Form, IdentityCache[_engine.PackedWeights]] = {}
+        self._packed: dict[tuple[Form, bool], IdentityCache[_engine.PackedWeights]] = {}
         self._int8: dict[int, IdentityCache[_engine.Int8Weights]] = {}
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
         self._tables: IdentityCache[_engine.Constant] = IdentityCache()
 
-    def packed(self, weight: LazyArray, form: Form = DIRECT) -> _engine.PackedWeights:
+    def packed(
+        self, weight: LazyArray, form: Form = DIRECT, bf16_where_exact: bool = False
+    ) -> _engine.PackedWeights:
         """A weight [N, K], or filters [Cout, kh, kw, Cin], in the engine's panel layout; with a
-        form of Winograd's method, filters for that."""
+        form of Winograd's method, filters for that. That of a linear layer is kept in bfloat16, where that is
+        asked for and changes no value."""
 
         def make() -> _engine.PackedWeights:
-            return self._engine.pack(weight.array().reshape(weight.shape[0], -1), *form.packing)
+            rows = weight.array().reshape(weight.shape[0], -1)
+            return self._engine.pack(rows, *form.packing, bf16_where_exact=bf16_where_exact)
 
-        return self._packed.setdefault(form, IdentityCache()).get((weight,), make)
+        return self._packed.setdefault((form, bf16_where_exact), IdentityCache()).get((weight,), make)
 
     def int8(self, weight: LazyArray, runs: int) -> _engine.Int8Weights:
         """A weight quantized for the engine's INT8 kernels; each output channel has ``runs`` runs of weights

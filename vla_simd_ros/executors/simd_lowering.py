@@ -133,6 +133,9 @@ class Lowering:
                 return self._constants.int8(weight, _int8_runs(op))
             except ValueError as error:
                 raise GraphError(f"{op.kind} '{op.output.name}': {error}") from None
+        if op.kind == "linear":
+            expanded = self.settings.weight_expansion == "on"
+            return self._constants.packed(weight, bf16_where_exact=expanded)
         return self._constants.packed(weight, self._convolutions.form(op))
 
     def is_flat(self, op: Op) -> bool:
