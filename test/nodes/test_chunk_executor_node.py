@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import numpy as np
@@ -340,6 +341,20 @@ def test_the_service_stops_too_and_nothing_is_sent_on_deactivation(ros: Any) -> 
     arm.node.trigger_deactivate()
     ros.settle()
     assert len(arm.commands) == sent
+
+
+def test_an_emergency_stop_ends_the_braking_of_a_deactivation(ros: Any) -> None:
+    arm = Arm(ros, mode="lagged", acceleration_limit=[2.0])
+    button = ros.publisher(Bool, "emergency_stop", qos.NOT_LATCHED)
+    arm.chunk([0.5] * 50)
+    arm.step(4)
+    sent = len(arm.commands)
+    button.publish(Bool(data=True))
+    time.sleep(0.2)
+    arm.node.trigger_deactivate()
+    ros.settle()
+    assert arm.node._emergency.latched
+    assert len(arm.commands) == sent + 1, "several more steps of braking"
 
 
 def test_motion_does_not_start_with_a_joint_far_outside_its_limits(ros: Any) -> None:

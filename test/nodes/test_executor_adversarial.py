@@ -112,7 +112,7 @@ class Rig:
         self.node = LoneNode()
         values = {param.name: param.default for param in PARAMETERS}
         made = settings_from({**values, **SETTINGS, **changes})
-        self.pipeline = ExecutorPipeline(self.node, made, held=False, emergency=False)
+        self.pipeline = ExecutorPipeline(self.node, made, held=False, emergency=lambda: False)
         self.pipeline.activate()
         self.checked = 0
 

@@ -32,7 +32,7 @@ class ChunkExecutorNode(PipelineNode[ExecutorPipeline]):
         self._emergency = EmergencyStop(self, self._on_emergency_stop)
 
     def _make_pipeline(self, values: dict[str, Any]) -> ExecutorPipeline:
-        return ExecutorPipeline(self, settings_from(values), self._held, self._emergency.latched)
+        return ExecutorPipeline(self, settings_from(values), self._held, self._emergency.in_force)
 
     def _on_emergency_stop(self, latched: bool) -> None:
         if self._pipeline is not None:

@@ -30,8 +30,17 @@ class EmergencyStop:
         self._changed = changed
         self.latched = False
         self._pressed = False
-        subscribe_latched(node, Bool, "emergency_stop", self._on_message)
+        self._subscriptions = subscribe_latched(node, Bool, "emergency_stop", self._on_message)
         node.create_service(SetBool, "emergency_stop", self._on_request)
+
+    def in_force(self) -> bool:
+        """Whether a stop is in force, counting what has arrived on the topic and waits to be received."""
+        for subscription in self._subscriptions:
+            with subscription.handle:
+                taken = subscription.handle.take_message(subscription.msg_type, subscription.raw)
+            if taken is not None:
+                self._on_message(taken[0])
+        return self.latched
 
     def _on_message(self, message: Bool) -> None:
         self._pressed = message.data

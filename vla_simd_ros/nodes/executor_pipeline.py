@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rclpy.lifecycle import LifecycleNode
@@ -44,15 +45,18 @@ class ExecutorPipeline:
         node: the node that has the topics.
         settings: checked settings.
         held: whether the hold service keeps the arm held since before.
-        emergency: whether an emergency stop is in force since before.
+        emergency: says whether an emergency stop is in force.
     """
 
-    def __init__(self, node: LifecycleNode, settings: ExecutorSettings, held: bool, emergency: bool) -> None:
+    def __init__(
+        self, node: LifecycleNode, settings: ExecutorSettings, held: bool, emergency: Callable[[], bool]
+    ) -> None:
         self._node = node
         self._settings = settings
         self._loop = ControlLoop(settings.loop)
         self._loop.hold(held)
-        self._loop.emergency_stop(emergency)
+        self._emergency = emergency
+        self._loop.emergency_stop(emergency())
         self._description = ""
         if settings.description_from_topic:
             self._loop.unready("no robot description has been received on the topic robot_description")
@@ -252,7 +256,7 @@ class ExecutorPipeline:
             if not self._settings.dry_run:
                 self._output.send(command, self._now_ns(), None)
             time.sleep(self._settings.control_period)
-            if time.monotonic() > deadline:
+            if self._emergency() or time.monotonic() > deadline:
                 break
 
     # --- out ---
