@@ -189,8 +189,13 @@ def test_the_node_publishes_the_plan_and_a_stop(ros: Any) -> None:
         actions=plan(0, 6).rows.reshape(-1).tolist(),
     )  # fmt: skip
     message.header.stamp = stamp(ros.now_ns)
-    chunks.publish(message)
-    ros.spin_until(lambda: node._pipeline._loop.chunks_received, "the chunk")
+
+    def arrived() -> bool:
+        # Again, should the publisher have been found by the graph before the subscription has found it.
+        chunks.publish(message)
+        return bool(node._pipeline._loop.chunks_received)
+
+    ros.spin_until(arrived, "the chunk")
     ros.set_time(ros.now_ns + 150 * MS)
     ros.spin_until(lambda: sent, "a trajectory")
     assert [round(p.pose.position.x) for p in sent[0].points] == [2, 3, 4, 5]

@@ -20,6 +20,8 @@ from vla_simd_ros.control.control_loop import ActionKind, ControlLoop, LoopConfi
 from vla_simd_ros.control.delay_distribution import delay_distribution
 from vla_simd_ros.control.frame_schedule import FrameSchedule, predict_supply
 from vla_simd_ros.control.limits import JointLimits
+from vla_simd_ros.control.query_pacer import QueryPacer
+from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.nodes.episodes import Episode
 from vla_simd_ros.nodes.observations import Observed
@@ -42,7 +44,7 @@ class Robot:
         self.loop = ControlLoop(
             LoopConfig(
                 JOINTS, ActionKind.POSITION, limits, PERIOD, mode, Replace(), Starvation.HOLD,
-                200 * MS, 10**12, 10**12, 10**12, 20 * MS, 10**12,
+                200 * MS, 10**12, 10**12, 10**12, 20 * MS, 10**12, 0.1,
             )
         )  # fmt: skip
         self.loop.start_epoch(1)
@@ -128,6 +130,7 @@ def drive(delay: str, mode: Mode, window: int, seconds: float, seed: int) -> dic
         None,
         settings,
         observations,
+        QueryPacer(QueryPacing.CONTINUOUS, 0),
         lambda: robot.now,
         robot.publish,
         pytest.fail,
