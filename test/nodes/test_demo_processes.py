@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -118,3 +119,28 @@ def test_a_process_that_ignores_signals_is_killed(
     start(group, "stubborn", STUBBORN)
     wait_for_text(group, "stubborn", "ready")
     assert group.stop() == ["stubborn"]
+
+
+def test_a_killed_parent_takes_its_processes_along(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib, sys, time\n"
+        "from vla_simd_ros.nodes.demo_processes import ProcessGroup\n"
+        "group = ProcessGroup(pathlib.Path(sys.argv[1]), os.environ).__enter__()\n"
+        f"group.start('child', [sys.executable, '-c', {SLEEPER!r}])\n"
+        "print(group._processes['child'].pid, flush=True)\n"
+        "time.sleep(600)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = Path("/proc", parent.stdout.readline().strip())
+    log, end = tmp_path / "child.log", time.monotonic() + PATIENCE
+    while not (log.exists() and "ready" in log.read_text()):
+        assert time.monotonic() < end, "the child did not start"
+        time.sleep(0.02)
+    parent.kill()
+    parent.communicate()
+    while child.exists() and "Z" not in (child / "stat").read_text().split()[2]:
+        assert time.monotonic() < end, "the child runs on"
+        time.sleep(0.02)

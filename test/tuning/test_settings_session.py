@@ -54,7 +54,7 @@ def test_what_is_faster_is_written_down_with_the_algorithm_of_each_layer(folder:
     said: list[str] = []
     tuned = tune_settings(task(folder, "convolution", "waiting"), said.append)
     assert tuned.checkpoint == shape_of(load_checkpoint(folder)) and tuned.machine == this_machine()
-    assert tuned.settings["convolution"] in ("auto", "auto4") and tuned.settings["waiting"] == "passive"
+    assert tuned.settings["convolution"] == "measured" and tuned.settings["waiting"] == "passive"
     assert len(parse_layers(tuned.settings["convolution_layers"])) == 4  # the stages of ResNet-18
     assert [line for line in tuned.measured if line.startswith("waiting: passive instead of active: faster")]
     assert set(tuned.measured) <= set(said)

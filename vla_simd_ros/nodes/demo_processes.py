@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -49,10 +50,13 @@ class ProcessGroup:
         self.stop()
 
     def start(self, name: str, command: Sequence[str]) -> None:
-        """Starts a process in a session of its own, so that Ctrl-C reaches it only by way of `stop`."""
+        """Starts a process in a session of its own, so that Ctrl-C reaches it only by way of `stop`.
+
+        It gets SIGINT when this process is killed: nodes without their demo would run on unseen.
+        """
         with self.log_path(name).open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                command,
+                [*_end_with_parent(), *command],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -110,6 +114,12 @@ class ProcessGroup:
 
     def _running(self) -> dict[str, subprocess.Popen[bytes]]:
         return {name: process for name, process in self._processes.items() if process.poll() is None}
+
+
+def _end_with_parent() -> list[str]:
+    """What a command is started with so that it gets SIGINT when its parent is gone (util-linux)."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "INT", "--"] if setpriv else []
 
 
 def _signal_name(number: int) -> str:

@@ -110,7 +110,12 @@ class TileTimer:
     def _make(self, tile: Tile) -> Path:
         defines = tile_defines(tile, self._target)
         objects = [self._object_file(tile)]
-        for source in ("kernels/linear.cpp", "kernels/pack.cpp", "tuning/time_tile.cpp"):
+        for source in (
+            "kernels/linear.cpp",
+            "kernels/narrow.cpp",
+            "kernels/pack.cpp",
+            "tuning/time_tile.cpp",
+        ):
             name = f"{Path(source).stem}_{tile}.o"
             objects.append(self._build.compile(source, name, defines))
         self._programs[tile] = self._build.link(objects, f"time_tile_{tile}")
