@@ -18,7 +18,7 @@
 
 namespace vla {
 
-class Crew : public Runner {
+class Crew final : public Runner {
  public:
   // A member without work polls for up to spin_us before it sleeps.
   Crew(int members, Schedule schedule, int64_t spin_us);

@@ -24,7 +24,7 @@ struct PoolOptions {
 
 // A call of run() from inside a body runs its chunks on the spot, with thread 0 reserved for the outermost caller, so
 // bodies that index by thread must not nest.
-class ThreadPool : public Runner {
+class ThreadPool final : public Runner {
  public:
   // Throws std::invalid_argument for fewer than one thread or an affinity that cannot be had.
   explicit ThreadPool(const PoolOptions& options);

@@ -20,8 +20,8 @@ constexpr int kTileVecs = VLA_TILE_VECS;
 #else
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = 2;
-constexpr int kNarrowTileCols = 3;  // of narrow layers; rows are four
 #endif
+constexpr int kNarrowTileCols = 3;  // of narrow layers; rows are four
 constexpr int kPeakAccumulators = 12;
 
 VLA_INLINE Vec zero() { return {_mm256_setzero_ps()}; }

@@ -23,8 +23,8 @@ constexpr int kTileVecs = VLA_TILE_VECS;
 #else
 constexpr int kTileRows = 13;
 constexpr int kTileVecs = 2;
-constexpr int kNarrowTileCols = 6;  // of narrow layers; rows are four
 #endif
+constexpr int kNarrowTileCols = 6;  // of narrow layers; rows are four
 constexpr int kPeakAccumulators = 24;
 
 VLA_INLINE Vec zero() { return {_mm512_setzero_ps()}; }

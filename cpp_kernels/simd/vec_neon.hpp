@@ -22,8 +22,8 @@ constexpr int kTileVecs = VLA_TILE_VECS;
 #else
 constexpr int kTileRows = 4;
 constexpr int kTileVecs = 4;
-constexpr int kNarrowTileCols = 6;  // of narrow layers; rows are four
 #endif
+constexpr int kNarrowTileCols = 6;  // of narrow layers; rows are four
 constexpr int kPeakAccumulators = 24;
 
 VLA_INLINE Vec zero() { return {vdupq_n_f32(0.0f)}; }

@@ -83,10 +83,11 @@ def served(tmp_path: Path) -> Iterator[Any]:
 
 def run_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, robot: NotingRobot, **changes: Any) -> bool:
     """Run LeRobot's client as its own command does, until the robot has enough; whether it could start."""
+    monkeypatch.chdir(tmp_path)  # the client writes a log where it is imported
+
     from lerobot.async_inference import robot_client
     from lerobot.async_inference.configs import RobotClientConfig
 
-    monkeypatch.chdir(tmp_path)  # it writes its log where it stands
     monkeypatch.setattr(robot_client, "make_robot_from_config", lambda config: robot)
     fields: dict[str, Any] = {
         "policy_type": "act",

@@ -14,6 +14,13 @@ from vla_simd_ros.tuning.target import Target
 from vla_simd_ros.tuning.tiles import Tile
 
 _ROUNDS = 3
+_SOURCES = (
+    "kernels/linear.cpp",
+    "kernels/narrow.cpp",
+    "kernels/pack.cpp",
+    "kernels/panel_product.cpp",
+    "tuning/time_tile.cpp",
+)
 _REPEATS = 5
 RUNS = 2 * _ROUNDS * _REPEATS
 """Timed runs of each layer with each tile."""
@@ -110,12 +117,7 @@ class TileTimer:
     def _make(self, tile: Tile) -> Path:
         defines = tile_defines(tile, self._target)
         objects = [self._object_file(tile)]
-        for source in (
-            "kernels/linear.cpp",
-            "kernels/narrow.cpp",
-            "kernels/pack.cpp",
-            "tuning/time_tile.cpp",
-        ):
+        for source in _SOURCES:
             name = f"{Path(source).stem}_{tile}.o"
             objects.append(self._build.compile(source, name, defines))
         self._programs[tile] = self._build.link(objects, f"time_tile_{tile}")
