@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from vla_simd_ros.tuning.target import Target
 from vla_simd_ros.tuning.tiles import Tile
 
 FETCHED_LINES = (1, 4)
-"""Each tile is compiled for fetching this many lines ahead in four steps."""
+"""Each tile is compiled for fetching this many lines ahead in four steps,"""
+
+WEIGHTS = ("float", "vla::Bf16")
+"""and for weights of these types."""
 
 
 class SpillCheck:
@@ -38,8 +42,10 @@ class SpillCheck:
         disassembly = self._build.disassemble(self.object_file(tile))
         found = [
             fault
-            for lines in FETCHED_LINES
-            for fault in faults(hot_loop(disassembly, f"::tile<{tile.rows}, {lines}>("), tile, self._target)
+            for lines, weights in itertools.product(FETCHED_LINES, WEIGHTS)
+            for fault in faults(
+                hot_loop(disassembly, f"::tile<{tile.rows}, {lines}, {weights}>("), tile, self._target
+            )
         ]
         return tuple(dict.fromkeys(found))
 
