@@ -67,10 +67,13 @@ def test_nothing_of_a_runner_runs_outside_its_turn() -> None:
     with start("Spinning") as runner:
         runner.answers(2)
         pid = int(runner.details["pid"])
+        end = time.monotonic() + 20.0
+        while _state(pid) != "T":  # it is told to stop, and does when its threads next run
+            assert time.monotonic() < end
+            time.sleep(0.01)
         before = _cpu_ticks(pid)
         time.sleep(0.3)
         assert _cpu_ticks(pid) == before
-        assert _state(pid) == "T"
         runner.answers(2)  # and it runs again when asked
 
 
