@@ -1,6 +1,7 @@
 #include "runtime/slab.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +15,6 @@
 namespace vla {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kSharedSlab = std::size_t{64} << 20;
 // Larger ones would leave too much of a slab's end unused.
@@ -55,10 +55,11 @@ std::byte* Slab::take(std::size_t bytes) {
 }
 
 void Slab::discard(std::byte* piece, std::size_t bytes) {
-  std::byte* begin = round_up(piece, kPage);
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // 4 KiB on x86-64, up to 64 KiB on AArch64
+  std::byte* begin = round_up(piece, page);
   std::byte* end = piece + bytes;
-  if (end - begin < static_cast<std::ptrdiff_t>(kPage)) return;
-  madvise(begin, static_cast<std::size_t>(end - begin) / kPage * kPage, MADV_DONTNEED);
+  if (end - begin < static_cast<std::ptrdiff_t>(page)) return;
+  madvise(begin, static_cast<std::size_t>(end - begin) / page * page, MADV_DONTNEED);
 }
 
 Piece take_piece(std::size_t bytes) {
