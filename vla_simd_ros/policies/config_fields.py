@@ -1,0 +1,73 @@
+"""Reading and checking what the configurations of several policies have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vla_simd_ros.checkpoints.checkpoint import Checkpoint
+from vla_simd_ros.checkpoints.errors import CheckpointError
+from vla_simd_ros.checkpoints.features import Feature, FeatureKind
+from vla_simd_ros.policies.base import CameraSpec
+
+STATE = "observation.state"
+ACTION = "action"
+_COLOURS = 3
+
+
+def misfit(checkpoint: Checkpoint, name: str, value: object, expected: str) -> CheckpointError:
+    """The error of a field of config.json that has another value than expected."""
+    return CheckpointError(f"{checkpoint.folder / 'config.json'}: {name} is {value}, expected {expected}")
+
+
+def positive(checkpoint: Checkpoint, name: str, default: int) -> int:
+    """Field ``name``, a whole number of 1 or more."""
+    value: int = checkpoint.option(name, int, default)
+    if value < 1:
+        raise misfit(checkpoint, name, value, "1 or more")
+    return value
+
+
+def state_feature(checkpoint: Checkpoint) -> Feature | None:
+    """The robot's state, where the policy takes it."""
+    feature = checkpoint.features_in.get(STATE)
+    return None if feature is None else _of_kind(checkpoint, feature, FeatureKind.STATE)
+
+
+def env_state_feature(checkpoint: Checkpoint) -> Feature | None:
+    """The environment's state, where the policy takes it."""
+    found = [f for f in checkpoint.features_in.values() if f.kind is FeatureKind.ENV]
+    return found[0] if found else None
+
+
+def action_feature(checkpoint: Checkpoint) -> Feature:
+    """What the policy predicts."""
+    if ACTION not in checkpoint.features_out:
+        raise misfit(checkpoint, "output_features", list(checkpoint.features_out), f"'{ACTION}' among them")
+    return _of_kind(checkpoint, checkpoint.features_out[ACTION], FeatureKind.ACTION)
+
+
+def check_cameras(checkpoint: Checkpoint) -> None:
+    """Every image is one of three colours."""
+    for feature in checkpoint.cameras.values():
+        if feature.channels != _COLOURS:
+            raise CheckpointError(
+                f"{checkpoint.folder}: camera '{feature.camera}' has shape {list(feature.shape)}, "
+                f"expected [{_COLOURS}, height, width]"
+            )
+
+
+def camera_specs(cameras: Mapping[str, Feature]) -> dict[str, CameraSpec]:
+    """The images that a policy expects, by camera name."""
+    return {name: CameraSpec(*feature.shape[1:]) for name, feature in cameras.items()}
+
+
+def renamed_cameras(cameras: Mapping[str, Feature]) -> dict[str, str]:
+    """The checkpoint's own name of each camera that its preprocessor renames."""
+    return {name: feature.camera for name, feature in cameras.items() if name != feature.camera}
+
+
+def _of_kind(checkpoint: Checkpoint, feature: Feature, kind: FeatureKind) -> Feature:
+    """The feature; the kind that is declared decides its normalization, so it must be the right one."""
+    if feature.kind is not kind:
+        raise misfit(checkpoint, f"type of '{feature.name}'", feature.kind.value, kind.value)
+    return feature
