@@ -1,4 +1,4 @@
-"""The demo's observer: records the topics, gives instructions, drives the lifecycle of the nodes."""
+"""The demo's observer: records the topics and gives instructions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from diagnostic_msgs.msg import DiagnosticArray
-from lifecycle_msgs.srv import ChangeState
-from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
-from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
@@ -79,24 +76,6 @@ class DemoRecorder(Node):
         """Publishes an instruction."""
         self._instruction.publish(String(data=text))
         self.recording.instructions.append((self.now, text))
-
-    def request_transition(self, node: str, transition: int) -> Any:
-        """Asks a lifecycle node for a transition (a constant of lifecycle_msgs/Transition); None while the
-        node's service is not there, else a future of the response."""
-        client = self.create_client(ChangeState, f"{node}/change_state")
-        if not client.wait_for_service(timeout_sec=0.0):
-            self.destroy_client(client)
-            return None
-        request = ChangeState.Request()
-        request.transition.id = transition
-        return client.call_async(request)
-
-    def request_parameter(self, node: str, name: str, value: Any) -> Any:
-        """Asks a node to set a parameter; a future of the response."""
-        client = self.create_client(SetParameters, f"{node}/set_parameters")
-        client.wait_for_service(timeout_sec=5.0)
-        parameter = Parameter(name, value=value).to_parameter_msg()
-        return client.call_async(SetParameters.Request(parameters=[parameter]))
 
     def _on_joints(self, message: JointState) -> None:
         self._add_joints(

@@ -22,6 +22,7 @@ from vla_simd_ros.nodes.demo_processes import ProcessGroup
 from vla_simd_ros.nodes.demo_recorder import DemoRecorder
 from vla_simd_ros.nodes.demo_recording import Recording
 from vla_simd_ros.nodes.demo_report import Report, summarize
+from vla_simd_ros.nodes.node_requests import NodeRequests, Pending
 from vla_simd_ros.sim.arm import JOINT_NAMES
 from vla_simd_ros.sim.scene import CAMERAS
 
@@ -85,6 +86,7 @@ class DemoRun:
         self._recording = Recording(list(JOINT_NAMES))
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
         self._node = DemoRecorder(self._recording, list(CAMERAS))
+        self._requests = NodeRequests(self._node, time.monotonic)
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self._node)
 
@@ -191,27 +193,29 @@ class DemoRun:
                 self._say(f"waiting for {what} ({now - start:.0f} s)")
 
     def _transition(self, node: str, verb: str, transition: int) -> None:
-        futures: list[Any] = []
-
-        def answered() -> bool:
-            if not futures:
-                future = self._node.request_transition(node, transition)
-                futures.extend([future] if future is not None else [])
-            return bool(futures) and futures[0].done()
-
-        self._wait(answered, _CONFIGURE_TIMEOUT_S, node, f"{node} to {verb}")
-        if not futures[0].result().success:
+        request = self._requests.change_state(node, transition)
+        if not self._answer(request, _CONFIGURE_TIMEOUT_S, node, f"{node} to {verb}"):
             raise DemoError(self._with_log(node, f"{node} could not {verb}"))
 
     def _stop_cameras(self, names: Sequence[str]) -> None:
         self._set_parameter(SIM, "stopped_cameras", list(names) or [""])
 
     def _set_parameter(self, node: str, name: str, value: Any) -> None:
-        future = self._node.request_parameter(node, name, value)
-        self._wait(future.done, _START_TIMEOUT_S, node, f"{node} to set {name}")
-        result = future.result().results[0]
+        request = self._requests.set_parameter(node, name, value)
+        result = self._answer(request, _START_TIMEOUT_S, node, f"{node} to set {name}")
         if not result.successful:
             raise DemoError(f"{node} refused {name}: {result.reason}")
+
+    def _answer(self, request: Pending, timeout: float, node: str, what: str) -> Any:
+        answers: list[Any] = []
+
+        def answered() -> bool:
+            answer = request.poll()
+            answers.extend([] if answer is None else [answer])
+            return bool(answers)
+
+        self._wait(answered, timeout, node, what)
+        return answers[0]
 
     def _with_log(self, node: str, problem: str) -> str:
         return f"{problem}; the end of {self._group.log_path(node)}:\n{self._group.last_lines(node)}"
