@@ -102,3 +102,15 @@ def test_images_between_programs_keep_the_graph_s_layout(torch: Any) -> None:
         results.append(executable.run(Lifetime.STEP, {"z": values["z"]}))
     for name in ("out", "rows"):
         np.testing.assert_allclose(results[1][name], results[0][name])
+
+
+def test_every_operation_agrees_with_the_reference(torch: Any) -> None:
+    from operation_samples import SAMPLES, sample_policy
+
+    from vla_simd_ros.executors.torch_executor import TorchExecutor
+
+    for name in SAMPLES:
+        policy, inputs = sample_policy(name)
+        expected = ReferenceExecutor().load(policy).run(Lifetime.QUERY, inputs)["y"]
+        got = TorchExecutor(torch.float64).load(policy).run(Lifetime.QUERY, inputs)["y"]
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12, err_msg=name)

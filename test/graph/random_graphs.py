@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from vla_simd_ros.executors.reference_executor import run_graph
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, DType, Graph, Lifetime, Tensor
-from vla_simd_ros.graph.shapes import ACTIVATIONS, infer
+from vla_simd_ros.graph.shapes import infer
 
 # Large enough that a norm does not blow rounding errors up.
 EPS = 0.1
+# Not the exponential function, which soon leaves the range of float32.
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "tanh")
 
 
 class GraphMaker:

@@ -56,6 +56,27 @@ def test_misfits_name_the_operation_and_its_operands() -> None:
     )
 
 
+def test_a_window_that_is_none_names_the_convolution() -> None:
+    b = Builder()
+    x = b.input("x", (4, 4, 3), DType.F32, Lifetime.QUERY)
+    weight = b.constant("w", np.ones((2, 1, 3, 3), np.float32))
+    with (
+        b.block("stem"),
+        pytest.raises(GraphError, match=r"conv2d 'stem.conv': stride \(1,\); expected a number"),
+    ):
+        b.conv2d(x, weight, stride=(1,), name="conv")  # type: ignore[arg-type]
+
+
+def test_windows_alike_on_both_axes_are_numbers() -> None:
+    b = Builder()
+    x = b.input("x", (4, 4, 3), DType.F32, Lifetime.QUERY)
+    weight = b.constant("w", np.ones((2, 1, 3, 3), np.float32))
+    for name, padding in (("a", 1), ("b", ((1, 1), (1, 1)))):
+        b.output(name, b.conv2d(x, weight, stride=(2, 2), padding=padding, name=name))
+    attrs = [op.attrs for op in b.graph().ops]
+    assert attrs[0] == attrs[1] == {"stride": 2, "padding": 1, "dilation": 1, "activation": "none"}
+
+
 def test_the_same_array_is_one_constant() -> None:
     b = Builder()
     assert b.constant("w", ONES) is b.constant("w again", ONES)
@@ -78,6 +99,9 @@ def test_views_of_the_whole_add_nothing() -> None:
     b = Builder()
     x = b.input("x", (3, 4), DType.F32, Lifetime.QUERY)
     assert b.concat([x], axis=0, name="c") is x
+    assert b.transpose(x, (0, 1), name="t") is x
+    image = b.input("image", (3, 4, 2), DType.F32, Lifetime.QUERY)
+    assert b.resize(image, 3, 4, name="r") is image
     assert b.slice(x, axis=1, start=0, stop=4, name="s") is x
     with pytest.raises(GraphError, match="expected an axis of the input, got 2"):
         b.slice(x, axis=2, start=0, stop=4, name="t")

@@ -43,6 +43,11 @@ CONV = {"stride": 1, "padding": 1, "dilation": 1}
         (op("layer_norm", t(3, 4), t(4), t(4), eps=1e-5), 96, 12 + 8 + 12),
         (op("film", t(3, 4), t(4), t(4)), 24, 12 + 8 + 12),
         (op("mean_rows", t(3, 4)), 12, 12 + 4),
+        (op("group_norm", t(3, 4), t(4), t(4), groups=2, eps=1e-5), 96, 12 + 8 + 12),
+        (op("softmax", t(3, 4)), 48, 12 + 12),
+        (op("rotary", t(3, 8), t(3, 2), t(3, 2), heads=2), 72, 24 + 12 + 24),
+        (op("transpose", t(3, 4), axes=(1, 0)), 0, 12 + 12),
+        (op("resize", t(2, 2, 3), height=4, width=2), 9 * 24, 12 + 24),
         (op("concat", t(3, 4), t(1, 4), axis=0), 0, 16 + 16),
     ],
 )

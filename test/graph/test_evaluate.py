@@ -15,6 +15,8 @@ from vla_simd_ros.graph.ir import Array, DType, Lifetime, Tensor
 from vla_simd_ros.graph.operation import make_op
 
 RNG = np.random.default_rng(0)
+NO_EPILOGUE = (None,) * 4
+PLAIN = {"activation": "none"}
 
 
 def random(*shape: int) -> Array:
@@ -65,13 +67,35 @@ def test_conv2d(size: tuple[int, int], kernel: int, stride: int, padding: int, d
     if min(size) + 2 * padding < dilation * (kernel - 1) + 1:
         return
     x, w = random(*size, 2), random(3, kernel, kernel, 2)
-    walk = {"stride": stride, "padding": padding, "dilation": dilation}
-    got = run("conv2d", x, w, None, None, None, None, activation="none", **walk)
+    got = run("conv2d", x, w, *NO_EPILOGUE, stride=stride, padding=padding, dilation=dilation, **PLAIN)
+    assert_convolved(got, x, w, (stride, stride), (padding, padding), dilation)
+
+
+@pytest.mark.parametrize("kernel", [(1, 5), (3, 1), (2, 4)])
+@pytest.mark.parametrize("stride", [(1, 1), (1, 2), (3, 2)])
+@pytest.mark.parametrize("padding", [((0, 0), (2, 2)), ((1, 0), (0, 3))])
+def test_conv2d_with_another_window_on_each_axis(
+    kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[tuple[int, int], tuple[int, int]]
+) -> None:
+    x, w = random(4, 7, 2), random(3, *kernel, 2)
+    got = run("conv2d", x, w, *NO_EPILOGUE, stride=stride, padding=padding, dilation=1, **PLAIN)
+    ((top, bottom), (left, right)) = padding
+    assert got.shape[:2] == (
+        (4 + top + bottom - kernel[0]) // stride[0] + 1,
+        (7 + left + right - kernel[1]) // stride[1] + 1,
+    )
+    assert_convolved(got, x, w, stride, (top, left), 1)
+
+
+def assert_convolved(
+    got: Array, x: Array, w: Array, stride: tuple[int, int], before: tuple[int, int], dilation: int
+) -> None:
     for row, column, channel in np.ndindex(*got.shape):
         total = 0.0
-        for i, j in np.ndindex(kernel, kernel):
-            y, z = row * stride + i * dilation - padding, column * stride + j * dilation - padding
-            if 0 <= y < size[0] and 0 <= z < size[1]:
+        for i, j in np.ndindex(*w.shape[1:3]):
+            y = row * stride[0] + i * dilation - before[0]
+            z = column * stride[1] + j * dilation - before[1]
+            if 0 <= y < x.shape[0] and 0 <= z < x.shape[1]:
                 total += float(x[y, z] @ w[channel, i, j])
         assert got[row, column, channel] == pytest.approx(total)
 
@@ -80,7 +104,7 @@ def test_conv2d_in_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w = random(9, 5, 2), random(3, 3, 3, 2)
     attrs = {"stride": 2, "padding": 1, "dilation": 1, "activation": "none"}
     whole = run("conv2d", x, w, None, None, None, None, **attrs)
-    monkeypatch.setattr("vla_simd_ros.graph.evaluate._PATCH_BYTES", 1)
+    monkeypatch.setattr("vla_simd_ros.graph.images._PATCH_BYTES", 1)
     np.testing.assert_allclose(run("conv2d", x, w, None, None, None, None, **attrs), whole)
 
 
@@ -93,7 +117,21 @@ def test_batch_norm_film_and_arithmetic() -> None:
     y = random(2, 3, 4)
     for op, result in (("add", x + y), ("sub", x - y), ("mul", x * y), ("div", x / y)):
         np.testing.assert_allclose(run("binary", x, y, op=op), result)
-    np.testing.assert_allclose(run("binary", x, w[None], op="sub"), x - w)
+    for i in np.ndindex(*x.shape):
+        assert run("binary", x, y, op="min")[i] == min(x[i], y[i])
+        assert run("binary", x, y, op="max")[i] == max(x[i], y[i])
+
+
+def test_binary_with_a_row_a_column_or_one_value() -> None:
+    x, row, column, one = random(3, 4), random(4), random(3, 1), random(1)
+    for i, j in np.ndindex(3, 4):
+        assert run("binary", x, row[None], op="sub")[i, j] == x[i, j] - row[j]
+        assert run("binary", x, column, op="sub")[i, j] == x[i, j] - column[i, 0]
+        assert run("binary", x, one, op="sub")[i, j] == x[i, j] - one[0]
+    image, pixels = random(2, 3, 4), random(2, 3, 1)
+    for i, j, k in np.ndindex(2, 3, 4):
+        assert run("binary", image, pixels, op="mul")[i, j, k] == image[i, j, k] * pixels[i, j, 0]
+    np.testing.assert_array_equal(run("binary", row[None], random(1, 1) * 0, op="add"), row[None])
 
 
 def test_max_pool2d_ignores_padding() -> None:
@@ -112,6 +150,9 @@ def test_max_pool2d_ignores_padding() -> None:
         ("gelu_tanh", lambda v: 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))),
         ("silu", lambda v: v / (1 + math.exp(-v))),
         ("tanh", math.tanh),
+        ("mish", lambda v: v * math.tanh(math.log1p(math.exp(-abs(v))) + max(v, 0.0))),
+        ("sigmoid", lambda v: 1 / (1 + math.exp(-v))),
+        ("exp", math.exp),
     ],
 )
 def test_activations(fn: str, definition: Any) -> None:
@@ -128,6 +169,50 @@ def test_norms() -> None:
         variance = sum((v - row.mean()) ** 2 for v in row) / 5
         np.testing.assert_allclose(layer, (row - row.mean()) / math.sqrt(variance + 1e-5) * w + b)
         np.testing.assert_allclose(rms, row / math.sqrt(sum(v * v for v in row) / 5 + 1e-6) * w)
+
+
+@pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6)])
+def test_group_norm(shape: tuple[int, ...]) -> None:
+    x, w, b = random(*shape), random(6), random(6)
+    got = run("group_norm", x, w, b, groups=3, eps=1e-5).reshape(-1, 6)
+    for group in range(3):
+        values = [float(v) for row in x.reshape(-1, 6) for v in row[2 * group : 2 * group + 2]]
+        mean = sum(values) / len(values)
+        deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values) + 1e-5)
+        for c in (2 * group, 2 * group + 1):
+            np.testing.assert_allclose(got[:, c], (x.reshape(-1, 6)[:, c] - mean) / deviation * w[c] + b[c])
+
+
+def test_softmax() -> None:
+    x = np.array([[1.0, 2.0, 3.0], [1e4, 0.0, -np.inf]])
+    got = run("softmax", x)
+    total = sum(math.exp(v) for v in (1, 2, 3))
+    np.testing.assert_allclose(got, [[math.exp(v) / total for v in (1, 2, 3)], [1, 0, 0]])
+
+
+def test_rotary_turns_pairs_by_their_angle() -> None:
+    x, angle = random(3, 8), random(3, 2)
+    got = run("rotary", x, np.cos(angle), np.sin(angle), heads=2)
+    for m, h, i in np.ndindex(3, 2, 2):
+        first, second = 4 * h + i, 4 * h + i + 2
+        turned = complex(x[m, first], x[m, second]) * complex(math.cos(angle[m, i]), math.sin(angle[m, i]))
+        assert complex(got[m, first], got[m, second]) == pytest.approx(turned)
+
+
+@pytest.mark.parametrize("size", [(5, 4), (10, 8), (3, 9), (1, 1), (7, 2)])
+def test_resize_interpolates_between_centres(size: tuple[int, int]) -> None:
+    x = random(5, 4, 2)
+    got = run("resize", x, height=size[0], width=size[1])
+
+    def place(index: int, source: int, target: int) -> tuple[int, int, float]:
+        centre = max((index + 0.5) * source / target - 0.5, 0)
+        return int(centre), min(int(centre) + 1, source - 1), centre - int(centre)
+
+    for i, j in np.ndindex(*size):
+        (top, bottom, down), (left, right, across) = place(i, 5, size[0]), place(j, 4, size[1])
+        upper = x[top, left] * (1 - across) + x[top, right] * across
+        lower = x[bottom, left] * (1 - across) + x[bottom, right] * across
+        np.testing.assert_allclose(got[i, j], upper * (1 - down) + lower * down)
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(1, 1), (4, 4), (4, 2)])
@@ -150,6 +235,16 @@ def test_attention(heads: int, kv_heads: int, biased: bool) -> None:
             np.testing.assert_allclose(got[i, 2 * h : 2 * h + 2], expected)
 
 
+def test_attention_with_a_mask_for_all_heads() -> None:
+    q, k, v = random(3, 4), random(5, 4), random(5, 4)
+    mask = np.where(np.tri(3, 5, 1) > 0, 0.0, -np.inf)[None]
+    got = run("attention", q, k, v, mask, heads=2, kv_heads=2, scale=0.3)
+    expected = run("attention", q, k, v, np.repeat(mask, 2, 0), heads=2, kv_heads=2, scale=0.3)
+    np.testing.assert_array_equal(got, expected)
+    first = run("attention", q[:1], k[:2], v[:2], None, heads=2, kv_heads=2, scale=0.3)
+    np.testing.assert_allclose(got[:1], first)
+
+
 def test_attention_with_large_scores_does_not_overflow() -> None:
     q = np.full((1, 2), 1e3)
     got = run("attention", q, q, random(1, 2), None, heads=1, kv_heads=1, scale=1.0)
@@ -162,6 +257,10 @@ def test_moves() -> None:
     np.testing.assert_array_equal(run("slice", x, axis=1, start=1, stop=3), x[:, 1:3])
     np.testing.assert_array_equal(run("reshape", x, shape=(2, 6)), x.reshape(2, 6))
     np.testing.assert_allclose(run("mean_rows", x), x.mean(0)[None])
+    z = random(2, 3, 4)
+    turned = run("transpose", z, axes=(2, 0, 1))
+    for i, j, k in np.ndindex(2, 3, 4):
+        assert turned[k, i, j] == z[i, j, k]
 
 
 def test_everything_is_computed_in_the_type_asked_for() -> None:

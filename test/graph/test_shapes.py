@@ -7,7 +7,7 @@ import pytest
 
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import DType, Lifetime, Tensor
-from vla_simd_ros.graph.shapes import conv_output, infer
+from vla_simd_ros.graph.shapes import infer
 
 
 def t(*shape: int, dtype: DType = DType.F32, name: str = "t") -> Tensor:
@@ -28,12 +28,31 @@ ACCEPTED: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("conv2d", (t(7, 9, 3), t(8, 3, 3, 3), *NONE4), {**CONV, "stride": 2, "padding": 1}, (4, 5, 8)),
     ("conv2d", (t(7, 9, 3), t(8, 3, 3, 3), *NONE4), {**CONV, "padding": 2, "dilation": 2}, (7, 9, 8)),
     ("conv2d", (t(7, 9, 3), t(8, 1, 1, 3), t(8), t(7, 9, 8), t(8), t(8)), CONV, (7, 9, 8)),
+    (
+        "conv2d",
+        (t(7, 9, 3), t(8, 1, 4, 3), *NONE4),
+        {**CONV, "stride": (2, 3), "padding": ((1, 0), (0, 2))},
+        (4, 3, 8),
+    ),
     ("batch_norm", (t(7, 9, 3), t(3), t(3), t(3), t(3)), {"eps": 1e-5}, (7, 9, 3)),
     ("film", (t(7, 9, 3), t(1, 3), t(3)), {}, (7, 9, 3)),
     ("max_pool2d", (t(7, 9, 3),), {"kernel": 3, "stride": 2, "padding": 1}, (4, 5, 3)),
     ("binary", (t(3, 4), t(4)), {"op": "add"}, (3, 4)),
     ("binary", (t(7, 9, 3), t(1, 3)), {"op": "mul"}, (7, 9, 3)),
+    ("binary", (t(3, 4), t(1)), {"op": "min"}, (3, 4)),
+    ("binary", (t(3, 4), t(1, 1)), {"op": "max"}, (3, 4)),
+    ("binary", (t(3, 4), t(3, 1)), {"op": "mul"}, (3, 4)),
+    ("binary", (t(7, 9, 3), t(7, 9, 1)), {"op": "mul"}, (7, 9, 3)),
     ("activation", (t(3, 4),), {"fn": "silu"}, (3, 4)),
+    ("activation", (t(3, 4),), {"fn": "mish"}, (3, 4)),
+    ("group_norm", (t(5, 6), t(6), t(6)), {"groups": 3, "eps": 1e-5}, (5, 6)),
+    ("group_norm", (t(2, 5, 6), t(6), t(6)), {"groups": 6, "eps": 1e-5}, (2, 5, 6)),
+    ("softmax", (t(3, 4),), {}, (3, 4)),
+    ("rotary", (t(3, 8), t(3, 2), t(3, 2)), {"heads": 2}, (3, 8)),
+    ("transpose", (t(3, 4),), {"axes": (1, 0)}, (4, 3)),
+    ("transpose", (t(3, 4, 5),), {"axes": (2, 0, 1)}, (5, 3, 4)),
+    ("resize", (t(7, 9, 3),), {"height": 14, "width": 4}, (14, 4, 3)),
+    ("attention", (t(3, 8), t(5, 8), t(5, 8), t(1, 3, 5)), HEADS, (3, 8)),
     ("layer_norm", (t(3, 4), t(4), t(4)), {"eps": 1e-5}, (3, 4)),
     ("rms_norm", (t(3, 4), t(4)), {"eps": 1e-6}, (3, 4)),
     ("attention", (t(3, 8), t(5, 8), t(5, 8), t(2, 3, 5)), HEADS, (3, 8)),
@@ -61,7 +80,7 @@ def test_views_keep_the_dtype() -> None:
 
 X = t(3, 4, name="x")
 REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
-    ("softmax", (X,), {}, "unknown operation kind 'softmax', expected one of activation, attention"),
+    ("sort", (X,), {}, "unknown operation kind 'sort', expected one of activation, attention"),
     ("linear", (X,), LINEAR, "got 1 inputs, expected 6 (x weight bias?"),
     ("linear", (X, None, *NONE4), LINEAR, "input 'weight' is missing"),
     (
@@ -99,6 +118,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("normalize_image", (t(4, 5, 3, dtype=U8), t(1), t(3)), {}, "expected offset and divisor [3]"),
     ("embedding", (t(10), t(3, dtype=I32)), {}, "expected a table [V, D]"),
     ("embedding", (t(10, 4), t(3)), {}, "expected ids [n] of int32"),
+    ("embedding", (t(10, 4, dtype=U8), t(3, dtype=I32)), {}, "expected table of float32"),
     ("batch_norm", (t(7, 9, 3), t(3), t(3), t(4), t(3)), {"eps": 1e-5}, "expected mean [3]"),
     ("film", (t(7, 9, 3), t(4), t(3)), {}, "expected gamma [3] or [1, 3]"),
     (
@@ -114,14 +134,28 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         {"kernel": 3, "stride": 1, "padding": 2},
         "padding of at most half the window",
     ),
-    ("binary", (X, t(3)), {"op": "add"}, "expected b of a's shape, [4] or [1, 4]"),
+    ("binary", (X, t(3)), {"op": "add"}, "expected b of a's shape, [4] or [1, 4], [1], or [3, 1]"),
+    ("binary", (X, t(4, 1)), {"op": "add"}, "expected b of a's shape, [4] or [1, 4], [1], or [3, 1]"),
+    ("binary", (t(1), X), {"op": "add"}, "expected b of a's shape"),
+    ("group_norm", (X, t(4), t(4)), {"groups": 3, "eps": 1e-5}, "3 groups of 4 channels"),
+    ("group_norm", (X, t(4), t(4)), {"groups": 0, "eps": 1e-5}, "0 groups of 4 channels"),
+    ("group_norm", (X, t(2), t(4)), {"groups": 2, "eps": 1e-5}, "expected weight [4]"),
+    ("group_norm", (t(4), t(4), t(4)), {"groups": 2, "eps": 1e-5}, "expected rows [M, C] or an image"),
+    ("softmax", (t(2, 3, 4),), {}, "expected rows [M, N]"),
+    ("rotary", (X, t(3, 2), t(3, 1)), {"heads": 1}, "expected cos and sin [3, 2]"),
+    ("rotary", (X, t(3, 1), t(3, 1)), {"heads": 4}, "expected x [M, 4 heads * d] with an even d"),
+    ("rotary", (X, t(3, 1), t(3, 1)), {"heads": 0}, "expected x [M, 0 heads * d] with an even d"),
+    ("transpose", (X,), {"axes": (0, 0)}, "expected each of its 2 axes once, got axes [0, 0]"),
+    ("transpose", (t(4),), {"axes": (0,)}, "expected two or three axes"),
+    ("resize", (X,), {"height": 1, "width": 1}, "expected an image [H, W, C] of float32"),
+    ("resize", (t(2, 3, 4),), {"height": 0, "width": 5}, "a size of 0x5; expected at least 1x1"),
     ("binary", (X, X), {"op": "pow"}, "op 'pow' is unknown, expected add, sub, mul, div"),
     ("activation", (X,), {"fn": "none"}, "fn 'none' is unknown"),
     ("layer_norm", (X, t(3), t(4)), {"eps": 1e-5}, "expected parameters [4]"),
     ("rms_norm", (t(4), t(4)), {"eps": 1e-5}, "expected rows [M, C]"),
     ("attention", (t(3, 8), t(5, 8), t(4, 8), None), HEADS, "expected k and v [N, 8] (2 key-value heads)"),
     ("attention", (t(3, 7), t(5, 7), t(5, 7), None), HEADS, "expected q [M, 2 heads * d]"),
-    ("attention", (t(3, 8), t(5, 8), t(5, 8), t(2, 5, 3)), HEADS, "expected bias [2, 3, 5]"),
+    ("attention", (t(3, 8), t(5, 8), t(5, 8), t(2, 5, 3)), HEADS, "expected bias [2, 3, 5] or [1, 3, 5]"),
     ("attention", (X, X, X, None), {**HEADS, "kv_heads": 3}, "2 heads over 3 key-value heads"),
     ("mean_rows", (t(4),), {}, "expected rows [M, C]"),
     ("concat", (), {"axis": 0}, "got no inputs"),
@@ -141,13 +175,3 @@ def test_what_does_not_fit_is_named(
 ) -> None:
     with pytest.raises(GraphError, match=re.escape(message)):
         infer(kind, inputs, attrs)
-
-
-@pytest.mark.parametrize(
-    ("size", "kernel", "stride", "padding", "dilation", "expected"),
-    [(480, 7, 2, 3, 1, 240), (61, 3, 2, 1, 1, 31), (15, 3, 1, 2, 2, 15), (5, 1, 1, 0, 1, 5)],
-)
-def test_convolution_sizes(
-    size: int, kernel: int, stride: int, padding: int, dilation: int, expected: int
-) -> None:
-    assert conv_output(size, kernel, stride, padding, dilation) == expected

@@ -110,7 +110,8 @@ def shape_text(op: Op) -> str:
         return f"{rows}x{depth}x{op.output.shape[1]}"
     if op.kind == "conv2d":
         channels_out, kernel_h, kernel_w, _ = shapes[1]
-        window = f"{kernel_h}x{kernel_w}/{op.attrs['stride']}"
+        stride = op.attrs["stride"]
+        window = f"{kernel_h}x{kernel_w}/{stride if isinstance(stride, int) else _join(stride)}"
         return f"{_join(shapes[0])} {window} {channels_out}"
     if op.kind == "max_pool2d":
         window = f"{op.attrs['kernel']}x{op.attrs['kernel']}/{op.attrs['stride']}"

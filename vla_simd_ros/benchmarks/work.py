@@ -9,6 +9,7 @@ from vla_simd_ros.executors.convolution import DIRECT, Form, winograd_form
 from vla_simd_ros.graph.cost import op_cost
 from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import Lifetime, Op, Tensor
+from vla_simd_ros.graph.window import Window
 
 _WINOGRAD = "winograd"
 
@@ -87,11 +88,13 @@ def _bytes(op: Op, tensor: Tensor, form: Form) -> int:
 def _pixels_read(op: Op) -> int:
     """A kernel smaller than its stride leaves pixels out."""
     image, weight = _operand(op, 0), _operand(op, 1)
-    stride, dilation = op.attrs["stride"], op.attrs["dilation"]
-    if dilation > 1:
+    window = Window.of(op.attrs)
+    if window.dilation > 1:
         return math.prod(image.shape[:2])
-    sizes = zip(image.shape[:2], op.output.shape[:2], weight.shape[1:3], strict=True)
-    return math.prod(min(size, out * min(taps, stride) + max(0, taps - stride)) for size, out, taps in sizes)
+    sizes = zip(image.shape[:2], op.output.shape[:2], weight.shape[1:3], window.stride, strict=True)
+    return math.prod(
+        min(size, out * min(taps, stride) + max(0, taps - stride)) for size, out, taps, stride in sizes
+    )
 
 
 def _operand(op: Op, index: int) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vla_simd_ros.graph.ir import Op
+from vla_simd_ros.graph.window import Window
 
 CONVOLUTIONS = ("auto", "exact", "direct", "flat", "winograd2", "winograd4", "measured")
 """Settings. "direct" multiplies patches of the image where they are, "flat" stores them all first. Winograd's
@@ -233,9 +234,10 @@ def convolution_shape(op: Op) -> ConvolutionShape | None:
         return None
     x, weight = list(op.operands())[:2]
     filters, height, width, channels = weight.shape
-    stride, padding = op.attrs["stride"], op.attrs["padding"]
-    if height != width or (height, stride) not in _FORMS:
+    walk = Window.of(op.attrs).square
+    if walk is None or height != width or (height, walk[0]) not in _FORMS:
         return None
+    stride, padding = walk
     return ConvolutionShape(x.shape[0], x.shape[1], channels, filters, height, stride, padding)
 
 
@@ -244,7 +246,7 @@ def _has_patches(op: Op) -> bool:
     if op.kind != "conv2d" or op.attrs.get("precision") == "int8":
         return False
     weight = list(op.operands())[1]
-    return weight.shape[1:3] != (1, 1) or op.attrs["stride"] > 1 or op.attrs["padding"] > 0
+    return weight.shape[1:3] != (1, 1) or Window.of(op.attrs).square != (1, 0)
 
 
 def winograd_form(op: Op, side: int) -> Form:

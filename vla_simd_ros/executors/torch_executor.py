@@ -18,6 +18,8 @@ from vla_simd_ros.executors.base import Cancelled, Executable, check_inputs, che
 from vla_simd_ros.graph.int8 import INT8, LARGEST, precision_of
 from vla_simd_ros.graph.ir import Array, DType, LazyArray, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
+from vla_simd_ros.graph.shapes import is_vector
+from vla_simd_ros.graph.window import Window
 
 _IMAGE_RANK = 3
 
@@ -127,7 +129,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         for index, tensor in enumerate(dict.fromkeys((*program.constants, *given))):
             name = f"constant_{index}"
             self._names[tensor] = name
-            self.register_buffer(name, _constant(constants[tensor].array(), tensor in filters, dtype))
+            self.register_buffer(name, _constant(tensor, constants[tensor].array(), tensor in filters, dtype))
 
     def forward(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The program's results for the arguments."""
@@ -140,14 +142,9 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         return tuple(_from_image(t, values[t]) for t in self._results)
 
 
-def _constant(value: Array, filters: bool, dtype: torch.dtype) -> torch.Tensor:
-    tensor = torch.tensor(value)
-    if not tensor.is_floating_point():
-        return tensor
-    tensor = tensor.to(dtype)
-    if filters:
-        return tensor.permute(0, 3, 1, 2).contiguous()
-    return tensor
+def _constant(tensor: Tensor, value: Array, filters: bool, dtype: torch.dtype) -> torch.Tensor:
+    given = _argument(tensor, torch.tensor(value), dtype)
+    return given.permute(0, 3, 1, 2).contiguous() if filters else given
 
 
 def _argument(tensor: Tensor, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -163,13 +160,13 @@ def _to_image(value: torch.Tensor) -> torch.Tensor:
 
 def _from_image(tensor: Tensor, value: torch.Tensor) -> torch.Tensor:
     """The value in the graph's layout, if it is kept as an image."""
-    if len(tensor.shape) != _IMAGE_RANK or tensor.dtype is DType.U8:
+    if not _is_image(tensor):
         return value
     return value.squeeze(0).permute(1, 2, 0).contiguous()
 
 
 def _is_image(tensor: Tensor | None) -> bool:
-    return tensor is not None and len(tensor.shape) == _IMAGE_RANK
+    return tensor is not None and len(tensor.shape) == _IMAGE_RANK and tensor.dtype is DType.F32
 
 
 def _channels(vector: torch.Tensor, like: Tensor | None) -> torch.Tensor:
@@ -201,7 +198,11 @@ def _linear(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
 
 def _conv2d(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     x, weight, bias, *rest = inputs
-    walk = {name: op.attrs[name] for name in ("stride", "padding", "dilation")}
+    window = Window.of(op.attrs)
+    ((top, bottom), (left, right)) = window.padding
+    walk = {"stride": window.stride, "padding": (top, left), "dilation": window.dilation}
+    if (top, left) != (bottom, right):
+        x, walk["padding"] = F.pad(x, (left, right, top, bottom)), 0
     if precision_of(op.attrs) == INT8:
         (x_q, x_scale), (w_q, w_scale) = _quantize(x, (1, 2, 3)), _quantize(weight.float(), (1, 2, 3))
         y = F.conv2d(x_q, w_q, **walk).to(dtype) * (x_scale * w_scale.reshape(1, -1, 1, 1).to(dtype))
@@ -239,8 +240,13 @@ def _max_pool2d(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tens
 
 def _binary(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     a, b = inputs
-    vector = op.inputs[1] is not None and op.inputs[1].shape != op.output.shape
-    return _BINARY[op.attrs["op"]](a, _channels(b, op.output) if vector else b)
+    other = op.inputs[1]
+    assert other is not None
+    if other.shape != op.output.shape and is_vector(other, op.output.shape[-1]):
+        b = _channels(b, op.output)
+    elif other.size == 1:
+        b = b.reshape(())
+    return _BINARY[op.attrs["op"]](a, b)
 
 
 def _activation(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
@@ -257,6 +263,24 @@ def _rms_norm(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor
     return F.rms_norm(x, weight.shape, weight, op.attrs["eps"])
 
 
+def _group_norm(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    x, weight, bias = inputs
+    channels_first = x if _is_image(op.output) else x.T.unsqueeze(0)
+    y = F.group_norm(channels_first, op.attrs["groups"], weight, bias, op.attrs["eps"])
+    return y if _is_image(op.output) else y.squeeze(0).T
+
+
+def _softmax(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    return inputs[0].softmax(dim=1)
+
+
+def _rotary(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    x, cos, sin = inputs
+    a, b = x.unflatten(-1, (op.attrs["heads"], 2, -1)).unbind(dim=2)
+    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=2).flatten(1)
+
+
 def _attention(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     q, k, v, bias = inputs
     heads, kv_heads = op.attrs["heads"], op.attrs["kv_heads"]
@@ -266,7 +290,8 @@ def _attention(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tenso
     if heads != kv_heads:
         k, v = (t.repeat_interleave(heads // kv_heads, dim=1) for t in (k, v))
     if bias is not None:
-        bias = bias.unsqueeze(0)
+        assert op.inputs[3] is not None
+        bias = _from_image(op.inputs[3], bias).unsqueeze(0)
     y = F.scaled_dot_product_attention(q, k, v, bias, scale=op.attrs["scale"])
     return y.squeeze(0).transpose(0, 1).flatten(1)
 
@@ -296,18 +321,35 @@ def _reshape(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     return _to_image(y) if _is_image(op.output) else y
 
 
+def _transpose(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    source = op.inputs[0]
+    assert source is not None
+    y = _from_image(source, inputs[0]).permute(op.attrs["axes"]).contiguous()
+    return _to_image(y) if _is_image(op.output) else y
+
+
+def _resize(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    size = op.attrs["height"], op.attrs["width"]
+    return F.interpolate(inputs[0], size=size, mode="bilinear", align_corners=False)
+
+
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,
     "tanh": torch.tanh,
+    "mish": F.mish,
+    "sigmoid": torch.sigmoid,
+    "exp": torch.exp,
 }
 _BINARY: dict[str, Callable[..., torch.Tensor]] = {
     "add": torch.add,
     "sub": torch.sub,
     "mul": torch.mul,
     "div": torch.div,
+    "min": torch.minimum,
+    "max": torch.maximum,
 }
 _OPERATIONS: dict[str, Callable[[Op, Sequence[Any], torch.dtype], torch.Tensor]] = {
     "normalize_image": _normalize_image,
@@ -320,9 +362,14 @@ _OPERATIONS: dict[str, Callable[[Op, Sequence[Any], torch.dtype], torch.Tensor]]
     "activation": _activation,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "softmax": _softmax,
+    "rotary": _rotary,
     "attention": _attention,
     "mean_rows": _mean_rows,
     "concat": _concat,
     "slice": _slice,
     "reshape": _reshape,
+    "transpose": _transpose,
+    "resize": _resize,
 }

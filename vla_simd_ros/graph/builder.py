@@ -10,6 +10,7 @@ from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import Array, DType, Graph, LazyArray, Lifetime, Tensor
 from vla_simd_ros.graph.lazy_array import given
 from vla_simd_ros.graph.operation import make_op
+from vla_simd_ros.graph.window import Padding, Stride, window_attrs
 
 
 class Builder:
@@ -76,7 +77,7 @@ class Builder:
         return self._add("normalize_image", (x, offset, divisor), name)
 
     def embedding(self, table: Tensor, ids: Tensor, *, name: str) -> Tensor:
-        """Rows of ``table`` [V, D] at ``ids`` [n]."""
+        """Rows of ``table`` [V, D] at ``ids`` [n]; either may be a constant, given or computed."""
         return self._add("embedding", (table, ids), name)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, name: str) -> Tensor:
@@ -84,11 +85,24 @@ class Builder:
         return self._add("linear", (x, weight, bias, None, None, None), name, activation="none")
 
     def conv2d(
-        self, x: Tensor, weight: Tensor, *, name: str, stride: int = 1, padding: int = 0, dilation: int = 1
+        self,
+        x: Tensor,
+        weight: Tensor,
+        *,
+        name: str,
+        stride: Stride = 1,
+        padding: Padding = 0,
+        dilation: int = 1,
     ) -> Tensor:
-        """Convolution of an image [H, W, Cin] with filters [Cout, kh, kw, Cin], without bias."""
-        attrs = {"stride": stride, "padding": padding, "dilation": dilation, "activation": "none"}
-        return self._add("conv2d", (x, weight, None, None, None, None), name, **attrs)
+        """Convolution of an image [H, W, Cin] with filters [Cout, kh, kw, Cin], without bias.
+
+        ``stride`` is a number or (down, right), ``padding`` a number or ((top, bottom), (left, right)).
+        """
+        try:
+            attrs = window_attrs(stride, padding, dilation)
+        except GraphError as error:
+            raise GraphError(f"conv2d '{self._full_name(name)}': {error}") from None
+        return self._add("conv2d", (x, weight, None, None, None, None), name, **attrs, activation="none")
 
     def batch_norm(
         self, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, eps: float, name: str
@@ -105,7 +119,11 @@ class Builder:
         return self._add("max_pool2d", (x,), name, kernel=kernel, stride=stride, padding=padding)
 
     def binary(self, op: str, a: Tensor, b: Tensor, *, name: str) -> Tensor:
-        """``op`` (add, sub, mul or div) element by element; a vector ``b`` is used for each row of ``a``."""
+        """``op`` (add, sub, mul, div, min or max) element by element.
+
+        A vector ``b`` [C] or [1, C] is used for each row of ``a``, one value [1] for all of it, and
+        [..., 1] has one value for each row.
+        """
         return self._add("binary", (a, b), name, op=op)
 
     def add(self, a: Tensor, b: Tensor, *, name: str) -> Tensor:
@@ -113,7 +131,7 @@ class Builder:
         return self.binary("add", a, b, name=name)
 
     def activation(self, fn: str, x: Tensor, *, name: str) -> Tensor:
-        """relu, gelu (exact), gelu_tanh, silu or tanh."""
+        """relu, gelu (exact), gelu_tanh, silu, tanh, mish, sigmoid or exp."""
         return self._add("activation", (x,), name, fn=fn)
 
     def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor, *, eps: float, name: str) -> Tensor:
@@ -123,6 +141,21 @@ class Builder:
     def rms_norm(self, x: Tensor, weight: Tensor, *, eps: float, name: str) -> Tensor:
         """Root-mean-square norm of each row."""
         return self._add("rms_norm", (x, weight), name, eps=eps)
+
+    def group_norm(
+        self, x: Tensor, weight: Tensor, bias: Tensor, *, groups: int, eps: float, name: str
+    ) -> Tensor:
+        """Norm of each group of channels over all rows of [M, C] or pixels of [H, W, C], biased variance."""
+        return self._add("group_norm", (x, weight, bias), name, groups=groups, eps=eps)
+
+    def softmax(self, x: Tensor, *, name: str) -> Tensor:
+        """Softmax of each row of ``x`` [M, N]."""
+        return self._add("softmax", (x,), name)
+
+    def rotary(self, x: Tensor, cos: Tensor, sin: Tensor, *, heads: int, name: str) -> Tensor:
+        """Rotary positions: the halves a, b of each head of ``x`` [M, heads * d] become a cos - b sin and
+        b cos + a sin, with ``cos`` and ``sin`` [M, d / 2]."""
+        return self._add("rotary", (x, cos, sin), name, heads=heads)
 
     def attention(
         self,
@@ -136,7 +169,11 @@ class Builder:
         scale: float,
         name: str,
     ) -> Tensor:
-        """softmax(scale * q k^T + bias) v for each head; ``bias`` is [heads, queries, keys]."""
+        """softmax(scale * q k^T + bias) v for each head.
+
+        ``bias`` is [heads, queries, keys], or [1, queries, keys] for all heads. It may be -inf, but not for
+        all keys of a query.
+        """
         attrs = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "scale": scale}
         return self._add("attention", (q, k, v, bias), name, **attrs)
 
@@ -160,11 +197,26 @@ class Builder:
         """The same elements in the same order under another shape."""
         return self._add("reshape", (x,), name, shape=tuple(shape))
 
+    def transpose(self, x: Tensor, axes: Sequence[int], *, name: str) -> Tensor:
+        """``x`` of two or three axes with these axes in this order; the order it has returns it as it is."""
+        if tuple(axes) == tuple(range(len(x.shape))):
+            return x
+        return self._add("transpose", (x,), name, axes=tuple(axes))
+
+    def resize(self, x: Tensor, height: int, width: int, *, name: str) -> Tensor:
+        """An image [H, W, C] in another size, bilinear between the centres of pixels, not smoothed before."""
+        if (height, width) == x.shape[:2]:
+            return x
+        return self._add("resize", (x,), name, height=height, width=width)
+
     def _add(self, kind: str, inputs: Sequence[Tensor | None], name: str, **attrs: Any) -> Tensor:
-        full_name = self._unique(f"{self._block}.{name}" if self._block else name)
+        full_name = self._unique(self._full_name(name))
         op = make_op(kind, inputs, attrs, name=full_name, block=self._block)
         self._graph.ops.append(op)
         return op.output
+
+    def _full_name(self, name: str) -> str:
+        return f"{self._block}.{name}" if self._block else name
 
     def _unique(self, name: str) -> str:
         if name in self._names:

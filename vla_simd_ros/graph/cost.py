@@ -13,6 +13,8 @@ _VIEWS = ("slice", "reshape")
 _LAYER_NORM, _RMS_NORM = 8, 4
 # Per score: scale, maximum, exponential, sum.
 _SOFTMAX = 4
+# Per element: two products and a sum; between two rows and twice between two pixels, each a weighted sum.
+_ROTARY, _RESIZE = 3, 9
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,12 @@ _PER_ELEMENT = {
     "activation": 1,
     "layer_norm": _LAYER_NORM,
     "rms_norm": _RMS_NORM,
+    "group_norm": _LAYER_NORM,
+    "softmax": _SOFTMAX,
+    "rotary": _ROTARY,
+    "resize": _RESIZE,
     "concat": 0,
+    "transpose": 0,
 }
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from vla_simd_ros.graph.elementwise import ACTIVATIONS, BINARY
+from vla_simd_ros.graph.images import convolve, max_pool, resize_bilinear
 from vla_simd_ros.graph.int8 import INT8, precision_of, quantize, quantize_weight
 from vla_simd_ros.graph.ir import Array, DType, Op
-from vla_simd_ros.graph.shapes import conv_output
+from vla_simd_ros.graph.window import Window
 
 Values = Sequence["Array | None"]
 Attrs = Mapping[str, Any]
-
-_PATCH_BYTES = 32 << 20
 
 
 def evaluate(op: Op, values: Values, dtype: npt.DTypeLike = np.float64) -> Array:
@@ -56,32 +55,10 @@ def _conv2d(inputs: Sequence[Any], attrs: Attrs) -> Array:
     x, weight, *epilogue = inputs
     if precision_of(attrs) == INT8:
         (x_q, x_scale), (w_q, w_scale) = quantize(x, (0, 1, 2)), quantize_weight(weight)
-        product = _convolve(x_q, w_q, attrs).astype(x.dtype) * (x_scale * w_scale.reshape(-1))
+        product = convolve(x_q, w_q, Window.of(attrs)).astype(x.dtype) * (x_scale * w_scale.reshape(-1))
     else:
-        product = _convolve(x, weight, attrs)
+        product = convolve(x, weight, Window.of(attrs))
     return _epilogue(product, epilogue, attrs["activation"])
-
-
-def _convolve(x: Array, weight: Array, attrs: Attrs) -> Array:
-    out_channels, kernel_h, kernel_w, channels = weight.shape
-    stride, padding, dilation = attrs["stride"], attrs["padding"], attrs["dilation"]
-    height = conv_output(x.shape[0], kernel_h, stride, padding, dilation)
-    width = conv_output(x.shape[1], kernel_w, stride, padding, dilation)
-    padded = np.pad(x, ((padding, padding), (padding, padding), (0, 0)))
-    flat = np.ascontiguousarray(weight.reshape(out_channels, -1).T)
-    product = np.empty((height, width, out_channels), x.dtype)
-    block = max(1, _PATCH_BYTES // (width * flat.shape[0] * x.itemsize))
-    for row in range(0, height, block):
-        rows = min(block, height - row)
-        patches = np.empty((rows, width, kernel_h, kernel_w, channels), x.dtype)
-        for i in range(kernel_h):
-            top = row * stride + i * dilation
-            lines = padded[top : top + (rows - 1) * stride + 1 : stride]
-            for j in range(kernel_w):
-                left = j * dilation
-                patches[:, :, i, j] = lines[:, left : left + (width - 1) * stride + 1 : stride]
-        product[row : row + rows] = (patches.reshape(rows * width, -1) @ flat).reshape(rows, width, -1)
-    return product
 
 
 def _epilogue(y: Array, operands: Sequence[Any], activation: str) -> Array:
@@ -91,7 +68,7 @@ def _epilogue(y: Array, operands: Sequence[Any], activation: str) -> Array:
     if residual is not None:
         y = y + residual
     if activation != "none":
-        y = _ACTIVATIONS[activation](y)
+        y = ACTIVATIONS[activation](y)
     return y if gamma is None else _film((y, gamma, beta), {})
 
 
@@ -106,27 +83,22 @@ def _film(inputs: Sequence[Any], attrs: Attrs) -> Array:
 
 
 def _max_pool2d(inputs: Sequence[Any], attrs: Attrs) -> Array:
-    (x,) = inputs
-    kernel, stride, padding = attrs["kernel"], attrs["stride"], attrs["padding"]
-    height = conv_output(x.shape[0], kernel, stride, padding)
-    width = conv_output(x.shape[1], kernel, stride, padding)
-    padded = np.pad(x, ((padding, padding), (padding, padding), (0, 0)), constant_values=-np.inf)
-    result = np.full((height, width, x.shape[2]), -np.inf, x.dtype)
-    for i in range(kernel):
-        lines = padded[i : i + (height - 1) * stride + 1 : stride]
-        for j in range(kernel):
-            np.maximum(result, lines[:, j : j + (width - 1) * stride + 1 : stride], out=result)
-    return result
+    return max_pool(inputs[0], attrs["kernel"], attrs["stride"], attrs["padding"])
+
+
+def _resize(inputs: Sequence[Any], attrs: Attrs) -> Array:
+    return resize_bilinear(inputs[0], attrs["height"], attrs["width"])
 
 
 def _binary(inputs: Sequence[Any], attrs: Attrs) -> Array:
     a, b = inputs
-    b = b if b.shape == a.shape else b.reshape(-1)
-    return np.asarray(_BINARY[attrs["op"]](a, b))
+    # What has neither the shape of a nor one value for each row is one row.
+    b = b if b.shape in (a.shape, (*a.shape[:-1], 1)) else b.reshape(-1)
+    return np.asarray(BINARY[attrs["op"]](a, b))
 
 
 def _activation(inputs: Sequence[Any], attrs: Attrs) -> Array:
-    return np.asarray(_ACTIVATIONS[attrs["fn"]](inputs[0]))
+    return np.asarray(ACTIVATIONS[attrs["fn"]](inputs[0]))
 
 
 def _layer_norm(inputs: Sequence[Any], attrs: Attrs) -> Array:
@@ -141,6 +113,27 @@ def _rms_norm(inputs: Sequence[Any], attrs: Attrs) -> Array:
     return np.asarray(x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + attrs["eps"]) * weight)
 
 
+def _group_norm(inputs: Sequence[Any], attrs: Attrs) -> Array:
+    x, weight, bias = inputs
+    groups = x.reshape(-1, attrs["groups"], x.shape[-1] // attrs["groups"])
+    centred = groups - groups.mean(axis=(0, 2), keepdims=True)
+    variance = np.mean(centred * centred, axis=(0, 2), keepdims=True)
+    return np.asarray((centred / np.sqrt(variance + attrs["eps"])).reshape(x.shape) * weight + bias)
+
+
+def _softmax(inputs: Sequence[Any], attrs: Attrs) -> Array:
+    weights = np.exp(inputs[0] - inputs[0].max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _rotary(inputs: Sequence[Any], attrs: Attrs) -> Array:
+    x, cos, sin = inputs
+    halves = x.reshape(x.shape[0], attrs["heads"], 2, -1)
+    a, b = halves[:, :, 0], halves[:, :, 1]
+    cos, sin = cos[:, None], sin[:, None]
+    return np.asarray(np.stack((a * cos - b * sin, b * cos + a * sin), axis=2).reshape(x.shape))
+
+
 def _attention(inputs: Sequence[Any], attrs: Attrs) -> Array:
     q, k, v, bias = inputs
     heads, group = attrs["heads"], attrs["heads"] // attrs["kv_heads"]
@@ -151,7 +144,7 @@ def _attention(inputs: Sequence[Any], attrs: Attrs) -> Array:
         shared = slice(head // group * d, (head // group + 1) * d)
         scores = q[:, columns] @ k[:, shared].T * q.dtype.type(attrs["scale"])
         if bias is not None:
-            scores = scores + bias[head]
+            scores = scores + bias[head % bias.shape[0]]
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         result[:, columns] = (weights @ v[:, shared]) / weights.sum(axis=1, keepdims=True)
     return result
@@ -175,41 +168,10 @@ def _reshape(inputs: Sequence[Any], attrs: Attrs) -> Array:
     return np.asarray(inputs[0].reshape(attrs["shape"]))
 
 
-def _relu(x: Array) -> Array:
-    return np.asarray(np.maximum(x, 0))
+def _transpose(inputs: Sequence[Any], attrs: Attrs) -> Array:
+    return np.asarray(inputs[0].transpose(attrs["axes"]))
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
-def _gelu(x: Array) -> Array:
-    erf = _erf(x / x.dtype.type(math.sqrt(2))).astype(x.dtype)
-    return np.asarray(x.dtype.type(0.5) * x * (1 + erf))
-
-
-def _gelu_tanh(x: Array) -> Array:
-    inner = x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
-    return np.asarray(x.dtype.type(0.5) * x * (1 + np.tanh(inner)))
-
-
-def _silu(x: Array) -> Array:
-    # The logistic function through tanh, which does not overflow.
-    return np.asarray(x.dtype.type(0.5) * x * (1 + np.tanh(x.dtype.type(0.5) * x)))
-
-
-_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "relu": _relu,
-    "gelu": _gelu,
-    "gelu_tanh": _gelu_tanh,
-    "silu": _silu,
-    "tanh": lambda x: np.asarray(np.tanh(x)),
-}
-_BINARY: dict[str, Callable[[Array, Array], Array]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-}
 _OPERATIONS: dict[str, Callable[[Sequence[Any], Attrs], Array]] = {
     "normalize_image": _normalize_image,
     "embedding": _embedding,
@@ -222,9 +184,14 @@ _OPERATIONS: dict[str, Callable[[Sequence[Any], Attrs], Array]] = {
     "activation": _activation,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "softmax": _softmax,
+    "rotary": _rotary,
     "attention": _attention,
     "mean_rows": _mean_rows,
     "concat": _concat,
     "slice": _slice,
     "reshape": _reshape,
+    "transpose": _transpose,
+    "resize": _resize,
 }

@@ -20,7 +20,7 @@ LEAST_DEPTH = 32
 _CONV, _ATTENTION, _FFN, _LINEAR = "conv", "attention", "ffn", "linear"
 # Between an attention and its projections lie views, positions, norms of queries and keys; never these.
 _PRODUCTS = ("linear", "conv2d", "attention")
-_NORMS = ("layer_norm", "rms_norm")
+_NORMS = ("layer_norm", "rms_norm", "group_norm")
 
 
 class Int8GroupError(ValueError):

@@ -7,13 +7,14 @@ from typing import Any
 
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import DType, Tensor
+from vla_simd_ros.graph.window import Window, conv_output
 
 Shape = tuple[int, ...]
 Operands = Sequence["Tensor | None"]
 Attrs = Mapping[str, Any]
 
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "tanh")
-BINARY_OPS = ("add", "sub", "mul", "div")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "tanh", "mish", "sigmoid", "exp")
+BINARY_OPS = ("add", "sub", "mul", "div", "min", "max")
 
 
 def infer(kind: str, inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
@@ -24,11 +25,6 @@ def infer(kind: str, inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     if roles is not None:
         _check_presence(roles, inputs)
     return rule(inputs, attrs)
-
-
-def conv_output(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
-    """Length of one side of a convolution's or pooling's result."""
-    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
 def _check_presence(roles: str, inputs: Operands) -> None:
@@ -56,7 +52,8 @@ def _expect_float(**tensors: Tensor | None) -> None:
             _expect(tensor.dtype is DType.F32, f"{role} of float32", **{role: tensor})
 
 
-def _is_vector(tensor: Tensor, width: int) -> bool:
+def is_vector(tensor: Tensor, width: int) -> bool:
+    """Whether ``tensor`` has one value for each of ``width`` columns."""
     return tensor.shape in ((width,), (1, width))
 
 
@@ -64,7 +61,7 @@ def _check_film(width: int, gamma: Tensor | None, beta: Tensor | None) -> None:
     _expect((gamma is None) == (beta is None), "gamma and beta together", gamma=gamma, beta=beta)
     for role, tensor in (("gamma", gamma), ("beta", beta)):
         if tensor is not None:
-            _expect(_is_vector(tensor, width), f"{role} [{width}] or [1, {width}]", **{role: tensor})
+            _expect(is_vector(tensor, width), f"{role} [{width}] or [1, {width}]", **{role: tensor})
 
 
 def _check_activation(attrs: Attrs) -> None:
@@ -84,6 +81,7 @@ def _normalize_image(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
 
 def _embedding(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     table, ids = _present(inputs)
+    _expect_float(table=table)
     _expect(len(table.shape) == 2, "a table [V, D]", table=table)
     _expect(len(ids.shape) == 1 and ids.dtype is DType.I32, "ids [n] of int32", ids=ids)
     return (ids.shape[0], table.shape[1]), DType.F32
@@ -113,11 +111,10 @@ def _conv2d(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     fits = len(x.shape) == 3 and len(weight.shape) == 4 and x.shape[2] == weight.shape[3]
     _expect(fits, "x [H, W, Cin] and weight [Cout, kh, kw, Cin]", x=x, weight=weight)
     out_channels, kernel_h, kernel_w, _ = weight.shape
-    stride, padding, dilation = attrs["stride"], attrs["padding"], attrs["dilation"]
-    height = conv_output(x.shape[0], kernel_h, stride, padding, dilation)
-    width = conv_output(x.shape[1], kernel_w, stride, padding, dilation)
+    window = Window.of(attrs)
+    height, width = window.out_size((x.shape[0], x.shape[1]), (kernel_h, kernel_w))
     fits = height > 0 and width > 0
-    _expect(fits, f"an image no smaller than the kernel (dilation {dilation})", x=x, weight=weight)
+    _expect(fits, f"an image no smaller than the kernel (dilation {window.dilation})", x=x, weight=weight)
     shape = (height, width, out_channels)
     if bias is not None:
         _expect(bias.shape == (out_channels,), f"bias [{out_channels}]", weight=weight, bias=bias)
@@ -160,9 +157,10 @@ def _binary(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     _expect_float(a=a, b=b)
     if attrs["op"] not in BINARY_OPS:
         raise GraphError(f"op '{attrs['op']}' is unknown, expected {', '.join(BINARY_OPS)}")
-    fits = a.shape == b.shape or _is_vector(b, a.shape[-1])
+    column = (*a.shape[:-1], 1)
+    fits = a.shape == b.shape or b.size == 1 or b.shape == column or is_vector(b, a.shape[-1])
     width = a.shape[-1]
-    _expect(fits, f"b of a's shape, [{width}] or [1, {width}]", a=a, b=b)
+    _expect(fits, f"b of a's shape, [{width}] or [1, {width}], [1], or {list(column)}", a=a, b=b)
     return a.shape, DType.F32
 
 
@@ -183,6 +181,36 @@ def _norm(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     return x.shape, DType.F32
 
 
+def _group_norm(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    x, weight, bias = _present(inputs)
+    _expect_float(x=x, weight=weight, bias=bias)
+    _expect(len(x.shape) in (2, 3), "rows [M, C] or an image [H, W, C]", x=x)
+    channels, groups = x.shape[-1], attrs["groups"]
+    if groups < 1 or channels % groups:
+        raise GraphError(f"{groups} groups of {channels} channels; expected a number that divides them")
+    for role, tensor in (("weight", weight), ("bias", bias)):
+        _expect(tensor.shape == (channels,), f"{role} [{channels}]", x=x, **{role: tensor})
+    return x.shape, DType.F32
+
+
+def _softmax(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    (x,) = _present(inputs)
+    _expect_float(x=x)
+    _expect(len(x.shape) == 2, "rows [M, N]", x=x)
+    return x.shape, DType.F32
+
+
+def _rotary(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    x, cos, sin = _present(inputs)
+    _expect_float(x=x, cos=cos, sin=sin)
+    heads = attrs["heads"]
+    fits = heads > 0 and len(x.shape) == 2 and x.shape[1] % (2 * heads) == 0
+    _expect(fits, f"x [M, {heads} heads * d] with an even d", x=x)
+    shape = (x.shape[0], x.shape[1] // heads // 2)
+    _expect(cos.shape == sin.shape == shape, f"cos and sin {list(shape)}", x=x, cos=cos, sin=sin)
+    return x.shape, DType.F32
+
+
 def _attention(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     q, k, v, bias = inputs
     assert q is not None and k is not None and v is not None
@@ -196,7 +224,8 @@ def _attention(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     _expect(fits, f"k and v [N, {width}] ({kv_heads} key-value heads)", q=q, k=k, v=v)
     if bias is not None:
         shape = (heads, q.shape[0], k.shape[0])
-        _expect(bias.shape == shape, f"bias {list(shape)}", bias=bias)
+        shared = (1, *shape[1:])
+        _expect(bias.shape in (shape, shared), f"bias {list(shape)} or {list(shared)}", bias=bias)
     return q.shape, DType.F32
 
 
@@ -241,6 +270,25 @@ def _reshape(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     return shape, x.dtype
 
 
+def _transpose(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    (x,) = _present(inputs)
+    axes = tuple(attrs["axes"])
+    _expect_float(x=x)
+    _expect(len(x.shape) in (2, 3), "two or three axes", x=x)
+    fits = sorted(axes) == list(range(len(x.shape)))
+    _expect(fits, f"each of its {len(x.shape)} axes once, got axes {list(axes)}", x=x)
+    return tuple(x.shape[axis] for axis in axes), x.dtype
+
+
+def _resize(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    (x,) = _present(inputs)
+    height, width = attrs["height"], attrs["width"]
+    _expect(len(x.shape) == 3 and x.dtype is DType.F32, "an image [H, W, C] of float32", x=x)
+    if height < 1 or width < 1:
+        raise GraphError(f"a size of {height}x{width}; expected at least 1x1")
+    return (height, width, x.shape[2]), DType.F32
+
+
 def _present(inputs: Operands) -> list[Tensor]:
     return [tensor for tensor in inputs if tensor is not None]
 
@@ -259,9 +307,14 @@ _RULES: dict[str, tuple[str | None, _Rule]] = {
     "activation": ("x", _activation),
     "layer_norm": ("x weight bias", _norm),
     "rms_norm": ("x weight", _norm),
+    "group_norm": ("x weight bias", _group_norm),
+    "softmax": ("x", _softmax),
+    "rotary": ("x cos sin", _rotary),
     "attention": ("q k v bias?", _attention),
     "mean_rows": ("x", _mean_rows),
     "concat": (None, _concat),
     "slice": ("x", _slice),
     "reshape": ("x", _reshape),
+    "transpose": ("x", _transpose),
+    "resize": ("x", _resize),
 }

@@ -76,3 +76,11 @@ def test_equal_lifetimes_and_short_lived_rows_stay() -> None:
     positions = b.constant("positions", ones(3, 4))
     row = projected(b, positions, b.input("row", (1, 4), DType.F32, Lifetime.QUERY))
     assert linears(distribute_linear(row)) == {"y": ("sum", Lifetime.QUERY)}
+
+
+def test_what_is_no_row_stays_in_the_sum() -> None:
+    for shape in ((1,), (3, 1)):
+        b = Builder()
+        x = b.input("x", (3, 4), DType.F32, Lifetime.QUERY)
+        graph = distribute_linear(projected(b, x, b.constant("positions", ones(*shape))))
+        assert [op.kind for op in graph.ops] == ["binary", "linear"]

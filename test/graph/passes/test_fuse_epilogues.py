@@ -100,3 +100,17 @@ def test_other_arithmetic_is_not_fused() -> None:
     b = Builder()
     y = b.binary("mul", layer(b, rows(b, "x")), rows(b, "r"), name="product")
     assert [op.kind for op in fused(b, y)] == ["linear", "binary"]
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 1)])
+def test_what_is_no_row_is_added_on_its_own(shape: tuple[int, ...]) -> None:
+    b = Builder()
+    ops = fused(b, b.add(layer(b, rows(b, "x")), constant(b, "v", *shape), name="sum"))
+    assert [op.kind for op in ops] == ["linear", "binary"]
+
+
+@pytest.mark.parametrize("fn", ["mish", "sigmoid", "exp"])
+def test_every_activation_fits_into_an_epilogue(fn: str) -> None:
+    b = Builder()
+    (op,) = fused(b, b.activation(fn, layer(b, rows(b, "x")), name="y"))
+    assert (op.kind, op.attrs["activation"]) == ("linear", fn)

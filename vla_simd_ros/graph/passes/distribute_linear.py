@@ -9,6 +9,7 @@ from __future__ import annotations
 from vla_simd_ros.graph.ir import Graph, Op, Tensor
 from vla_simd_ros.graph.operation import make_op
 from vla_simd_ros.graph.passes.rewriting import with_ops
+from vla_simd_ros.graph.shapes import is_vector
 
 
 def distribute_linear(graph: Graph) -> Graph:
@@ -60,5 +61,7 @@ def _sum_of_lifetimes(op: Op, producers: dict[Tensor, Op]) -> tuple[Tensor, Tens
     if a.lifetime == b.lifetime:
         return None
     short, long = (a, b) if a.lifetime > b.lifetime else (b, a)
-    # A single short-lived row added to many would lose the other rows.
-    return (short, long) if short.shape == x.shape else None
+    # A single short-lived row added to many would lose the other rows; what is neither all rows nor one row
+    # cannot be projected.
+    whole = long.shape == x.shape or is_vector(long, x.shape[1])
+    return (short, long) if short.shape == x.shape and whole else None

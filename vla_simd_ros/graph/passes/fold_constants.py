@@ -17,7 +17,7 @@ from vla_simd_ros.graph.ir import Array, Graph, LazyArray, Lifetime, Op, Tensor
 from vla_simd_ros.graph.lazy_array import Exact
 from vla_simd_ros.graph.passes.rewriting import attrs_key
 
-_MOVES = ("concat", "slice", "reshape", "embedding")
+_MOVES = ("concat", "slice", "reshape", "transpose", "embedding")
 
 
 def fold_constants(graph: Graph, cache: FoldCache) -> Graph:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from vla_simd_ros.graph.ir import Graph, Lifetime, Op, Tensor
 from vla_simd_ros.graph.operation import make_op
 from vla_simd_ros.graph.passes.rewriting import use_counts, with_ops
+from vla_simd_ros.graph.shapes import is_vector
 
 _BIAS, _RESIDUAL, _GAMMA, _BETA = 2, 3, 4, 5
 
@@ -58,7 +59,9 @@ def _fuse(layer: Op, op: Op) -> list[Op] | None:
     assert other is not None
     if other.shape == layer.output.shape and layer.inputs[_RESIDUAL] is None:
         return [_with(layer, op.output, {_RESIDUAL: other})]
-    return None if other.shape == layer.output.shape else _add_vector(layer, op, other)
+    if other.shape == layer.output.shape or not is_vector(other, op.output.shape[-1]):
+        return None
+    return _add_vector(layer, op, other)
 
 
 def _add_vector(layer: Op, op: Op, vector: Tensor) -> list[Op] | None:
