@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,31 +20,30 @@ from vla_simd_ros.executors.settings import EngineSettings, SettingError, keep_e
 from vla_simd_ros.graph.compile import compile_graph, optimize
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Lifetime
-from vla_simd_ros.policies.base import CameraSpec, PolicyDefinition, PolicySpec
+from vla_simd_ros.observation import Observation, blank_observation, observation_inputs
+from vla_simd_ros.policies.base import PolicyDefinition, PolicySpec, Solver
 from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.sampling import Plan, Prefix, Sampler
 from vla_simd_ros.tuning.tuned import resolve
 
-__all__ = ["EXECUTORS", "Cancelled", "InputError", "Observation", "Policy", "Query", "Timing"]
+__all__ = [
+    "EXECUTORS",
+    "Cancelled",
+    "InputError",
+    "Observation",
+    "Policy",
+    "Prefix",
+    "Query",
+    "Timing",
+    "make_executor",
+    "observation_inputs",
+]
 
 EXECUTORS = ("simd", "torch", "reference")
 
 # Compiled programs are kept for this many instruction lengths.
 _KEPT_LENGTHS = 4
-_IMAGE_RANK = 3
 _NS_PER_MS = 1e6
-
-
-@dataclass(frozen=True, eq=False)
-class Observation:
-    """What the robot sees and feels at one moment.
-
-    ``images`` are RGB, uint8 [H, W, 3], by camera name; ``state`` and ``env_state`` float vectors in robot
-    units, None (or empty) where the policy takes none.
-    """
-
-    images: Mapping[str, npt.NDArray[np.uint8]]
-    state: npt.NDArray[np.floating[Any]] | None = None
-    env_state: npt.NDArray[np.floating[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,10 +108,17 @@ class Policy:
     occurs and kept for the lengths used last. All share one copy of the weights.
     """
 
-    def __init__(self, checkpoint: Checkpoint, executor: Executor, int8: str | Sequence[str] = "") -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        executor: Executor,
+        int8: str | Sequence[str] = "",
+        seed: int | None = None,
+    ) -> None:
         definition = define_policy(checkpoint)
         self.spec: PolicySpec = definition.spec
         """What the policy takes and gives."""
+        self._sampler = make_sampler(definition, seed)
         self.isa = executor.isa
         """The instruction set, or the library, that computes."""
         self.threads = executor.threads
@@ -139,6 +144,7 @@ class Policy:
         settings: EngineSettings | str | Path = "default",
         int8: str | Sequence[str] = "",
         exact: bool = False,
+        seed: int | None = None,
         **changes: Any,
     ) -> Policy:
         """Load a LeRobot ``pretrained_model`` folder.
@@ -149,17 +155,18 @@ class Policy:
         (``threads=2``) replace single ones; the only one for the other executors is ``threads``. ``int8``
         names the groups of layers to compute in int8 ("encoder.ffn,backbone.conv"), "all", or "auto" for
         those that the engine computes faster so on this machine; every other layer is computed in fp32.
-        ``exact`` keeps the fp32 layers as close to float64 as fp32 can (convolution="exact").
+        ``exact`` keeps the fp32 layers as close to float64 as fp32 can (convolution="exact"). ``seed``
+        is that of the noise that queries draw; without it every policy that is loaded draws other noise.
         Raises CheckpointError for a folder that does not fit, SettingError for settings that cannot be had,
         TuningError for a file of settings that is of no use here, Int8GroupError for groups that the policy
-        does not have.
+        does not have, InputError for a seed of a policy that draws no noise.
         """
         checkpoint = load_checkpoint(folder)
         if executor != "simd" and not isinstance(settings, EngineSettings):
             settings = EngineSettings()
         groups = int8 if isinstance(int8, str) else ",".join(int8)
         chosen = resolve(settings, checkpoint, keep_exact(changes) if exact else changes, groups)
-        return cls(checkpoint, make_executor(executor, chosen.settings), chosen.int8)
+        return cls(checkpoint, make_executor(executor, chosen.settings), chosen.int8, seed)
 
     @property
     def name(self) -> str:
@@ -170,6 +177,11 @@ class Policy:
     def supports_prefix(self) -> bool:
         """Whether rows that are already committed can be given to a query (real-time chunking)."""
         return self.spec.takes_prefix
+
+    @property
+    def solver(self) -> Solver | None:
+        """How the step program is repeated; None for a policy that computes its actions in one pass."""
+        return None if self._sampler is None else self._sampler.solver
 
     def set_instruction(self, text: str) -> float:
         """Run the episode program for an instruction; returns the milliseconds spent, compiling included.
@@ -193,30 +205,64 @@ class Policy:
         self.instruction_truncated = tokens.truncated
         return (time.perf_counter_ns() - start) / _NS_PER_MS
 
-    def query(self, observation: Observation) -> Query:
+    def query(
+        self,
+        observation: Observation,
+        *,
+        noise: Array | None = None,
+        num_steps: int | None = None,
+        prefix: Prefix | None = None,
+    ) -> Query:
         """Predict a chunk of actions.
 
-        Raises :class:`InputError`, naming the camera or vector, what was given and what is expected, and
-        when a policy that takes an instruction has none.
+        For a policy that iterates: ``noise`` [rows, width] is its first sample, or [1 + steps, rows, width]
+        that and the noise of each step where steps take some; without it the policy draws its own.
+        ``num_steps`` replaces the solver's default. ``prefix`` are rows of the previous chunk to go on from.
+        Raises :class:`InputError`, naming the camera or vector, what was given and what is expected,
+        when a policy that takes an instruction has none, and for what the policy does not take.
         """
         self._open()
         if self._active is None:
             raise InputError(f"no instruction is set, the policy '{self.name}' needs one before a query")
         start = time.perf_counter_ns()
         inputs = observation_inputs(self.spec, observation)
+        plan = self._plan(inputs, noise, num_steps, prefix)
         prepared = time.perf_counter_ns()
         outputs = self._active.run(Lifetime.QUERY, inputs)
-        computed = time.perf_counter_ns()
-        actions = np.asarray(outputs["action"], np.float32)
+        queried = solved = time.perf_counter_ns()
+        if self._sampler is None or plan is None:
+            result = outputs["action"]
+        else:
+            result = self._sampler.run(self._active, plan)
+            solved = time.perf_counter_ns()
+        actions = np.asarray(result, np.float32)
         end = time.perf_counter_ns()
         timing = Timing(
             preprocess_ms=(prepared - start) / _NS_PER_MS,
-            query_ms=(computed - prepared) / _NS_PER_MS,
-            step_ms=0.0,
-            postprocess_ms=(end - computed) / _NS_PER_MS,
+            query_ms=(queried - prepared) / _NS_PER_MS,
+            step_ms=(solved - queried) / _NS_PER_MS,
+            postprocess_ms=(end - solved) / _NS_PER_MS,
             total_ms=(end - start) / _NS_PER_MS,
         )
         return Query(actions, timing)
+
+    def _plan(
+        self,
+        inputs: dict[str, Array],
+        noise: Array | None,
+        num_steps: int | None,
+        prefix: Prefix | None,
+    ) -> Plan | None:
+        """The steps of a query; a prefix is added to the ``inputs`` of the query program."""
+        if self._sampler is not None:
+            inputs.update(self._sampler.prefix_inputs(prefix))
+            return self._sampler.plan(noise, num_steps, prefix)
+        for name, value in (("noise", noise), ("num_steps", num_steps), ("prefix", prefix)):
+            if value is not None:
+                raise InputError(
+                    f"the policy '{self.name}' computes its actions in one pass, it takes no {name}"
+                )
+        return None
 
     def warm_up(self) -> None:
         """Run every program once on zeros, so that the first query is as fast as the others."""
@@ -227,16 +273,18 @@ class Policy:
             length = self.spec.max_instruction_tokens
             executable = programs.executable(length)
             executable.run(Lifetime.EPISODE, {"token_ids": np.zeros(length, np.int32)})
-        executable.run(Lifetime.QUERY, observation_inputs(self.spec, self.blank_observation()))
+        inputs = observation_inputs(self.spec, self.blank_observation())
+        sampler = self._sampler
+        if sampler is None:
+            executable.run(Lifetime.QUERY, inputs)
+            return
+        inputs.update(sampler.prefix_inputs(None))
+        executable.run(Lifetime.QUERY, inputs)
+        sampler.run(executable, sampler.blank_plan(), steps=1)
 
     def blank_observation(self) -> Observation:
         """Black images and zeros, of the sizes that the policy takes."""
-        cameras = {
-            name: np.zeros((camera.height, camera.width, camera.channels), np.uint8)
-            for name, camera in self.spec.cameras.items()
-        }
-        state, env_state = (np.zeros(n, np.float32) for n in (self.spec.state_dim, self.spec.env_state_dim))
-        return Observation(cameras, state, env_state)
+        return blank_observation(self.spec)
 
     def cancel(self) -> None:
         """From any thread: end the query that is running, and later ones until :meth:`resume`, with
@@ -261,6 +309,15 @@ class Policy:
         return self._programs
 
 
+def make_sampler(definition: PolicyDefinition, seed: int | None) -> Sampler | None:
+    """What repeats the steps of a policy; None for one pass. Raises InputError for a seed that is no use."""
+    if definition.solver is not None:
+        return Sampler(definition.spec, definition.solver, seed)
+    if seed is not None:
+        raise InputError(f"seed is {seed}, but the policy '{definition.spec.type}' draws no noise")
+    return None
+
+
 def make_executor(name: str, settings: EngineSettings) -> Executor:
     """The executor called ``name``. Raises SettingError for an unknown one, or settings it cannot have."""
     if name == "simd":
@@ -280,52 +337,3 @@ def make_executor(name: str, settings: EngineSettings) -> Executor:
     from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 
     return ReferenceExecutor()
-
-
-def observation_inputs(spec: PolicySpec, observation: Observation) -> dict[str, Array]:
-    """The runtime inputs of the query program; raises :class:`InputError` for what does not fit."""
-    expected = ", ".join(spec.cameras) or "none"
-    for name in observation.images:
-        if name not in spec.cameras:
-            raise InputError(f"camera '{name}' is unknown, the checkpoint expects: {expected}")
-    inputs: dict[str, Array] = {}
-    for name, camera in spec.cameras.items():
-        if name not in observation.images:
-            raise InputError(f"camera '{name}' is missing, the checkpoint expects: {expected}")
-        inputs[f"image.{name}"] = _image(name, observation.images[name], camera)
-    vectors = (
-        ("state", observation.state, spec.state_dim),
-        ("env_state", observation.env_state, spec.env_state_dim),
-    )
-    for name, vector, width in vectors:
-        if vector is None and width:
-            raise InputError(f"{name} is missing, the checkpoint expects [{width}]")
-        checked = _vector(name, np.zeros(0, np.float32) if vector is None else np.asarray(vector), width)
-        if width:
-            inputs[name] = checked[None]
-    return inputs
-
-
-def _image(name: str, image: Array, camera: CameraSpec) -> Array:
-    expected = f"the checkpoint expects {camera.width}x{camera.height} uint8 with {camera.channels} channels"
-    array = np.asarray(image)
-    if array.ndim != _IMAGE_RANK:
-        raise InputError(f"camera '{name}': got an array of shape {list(array.shape)}, {expected}")
-    height, width, channels = array.shape
-    if array.dtype != np.uint8 or (height, width, channels) != (camera.height, camera.width, camera.channels):
-        got = f"{width}x{height} {array.dtype} with {channels} channels"
-        raise InputError(f"camera '{name}': got {got}, {expected}")
-    return np.ascontiguousarray(array)
-
-
-def _vector(name: str, vector: Array, width: int) -> Array:
-    if vector.shape != (width,):
-        raise InputError(f"{name}: got shape {list(vector.shape)}, the checkpoint expects [{width}]")
-    if vector.dtype.kind != "f":
-        raise InputError(f"{name}: got {vector.dtype}, expected floating-point values")
-    with np.errstate(over="ignore"):
-        values = vector.astype(np.float32)
-    for index, value in enumerate(values):
-        if not math.isfinite(value):
-            raise InputError(f"{name}: value {index} is {vector[index]}, expected a finite number")
-    return np.asarray(values)

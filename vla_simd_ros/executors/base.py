@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.graph.ir import Array, DType, Lifetime, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
 
 
@@ -77,8 +80,12 @@ def check_order(program: Program, ran: Collection[Lifetime]) -> None:
         raise RuntimeError(f"the {program.lifetime.name} program uses results of {names}, which has not run")
 
 
-def check_inputs(program: Program, inputs: Mapping[str, Array]) -> None:
-    """Raise :class:`InputError` unless ``inputs`` are exactly the program's, in shape and dtype."""
+def check_inputs(program: Program, inputs: Mapping[str, Array], floating: npt.DTypeLike = np.float32) -> None:
+    """Raise :class:`InputError` unless ``inputs`` are exactly the program's, in shape and dtype.
+
+    ``floating`` is what may stand in for float32: the precision of the executor, in which a program that is
+    repeated is given what it returned.
+    """
     for name in inputs:
         if name not in program.inputs:
             expected = ", ".join(program.inputs) or "none"
@@ -87,7 +94,10 @@ def check_inputs(program: Program, inputs: Mapping[str, Array]) -> None:
         if name not in inputs:
             raise InputError(f"{program.lifetime.name} input '{name}' is missing, expected {tensor.shape}")
         value = inputs[name]
-        if value.shape != tensor.shape or value.dtype != tensor.dtype.numpy:
+        dtypes = (
+            (np.dtype(np.float32), np.dtype(floating)) if tensor.dtype is DType.F32 else (tensor.dtype.numpy,)
+        )
+        if value.shape != tensor.shape or value.dtype not in dtypes:
             raise InputError(
                 f"{program.lifetime.name} input '{name}': got {value.shape} {value.dtype}, "
                 f"expected {tensor.shape} {tensor.dtype.value}"

@@ -52,7 +52,7 @@ class ReferenceExecutable:
     def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run one program; see :class:`vla_simd_ros.executors.base.Executable`."""
         program = self._compiled.programs[lifetime]
-        check_inputs(program, inputs)
+        check_inputs(program, inputs, self._dtype)
         check_order(program, self._ran)
         self._ran = {other for other in self._ran if other < lifetime}
         values: dict[Tensor, Array] = {t: self._value(t) for t in (*program.constants, *program.uses)}

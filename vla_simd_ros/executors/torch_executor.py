@@ -62,6 +62,7 @@ class TorchExecutable:
     def __init__(self, compiled: CompiledPolicy, dtype: torch.dtype, cancelled: threading.Event) -> None:
         self._compiled = compiled
         self._cancelled = cancelled
+        self._floating = torch.empty(0, dtype=dtype).numpy().dtype
         self._modules = {
             lifetime: ProgramModule(program, compiled.constants, program.provides, dtype)
             for lifetime, program in compiled.programs.items()
@@ -72,7 +73,7 @@ class TorchExecutable:
     def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run one program; see :class:`vla_simd_ros.executors.base.Executable`."""
         program = self._compiled.programs[lifetime]
-        check_inputs(program, inputs)
+        check_inputs(program, inputs, self._floating)
         check_order(program, self._ran)
         self._ran = {other for other in self._ran if other < lifetime}
         given = [torch.from_numpy(np.array(inputs[name])) for name in program.inputs]

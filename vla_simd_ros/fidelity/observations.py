@@ -27,8 +27,8 @@ def _observation(checkpoint: Checkpoint, rng: np.random.Generator) -> Observatio
     # Data sets may record more vectors of these kinds than the ones that a policy takes.
     state = checkpoint.features_in.get(_STATE)
     env_state = next((f for f in checkpoint.features_in.values() if f.kind is FeatureKind.ENV), None)
-    vectors = (None if f is None else _vector(checkpoint, f, rng) for f in (state, env_state))
-    return Observation(images, *vectors)
+    first, second = (None if f is None else _vector(checkpoint, f, rng) for f in (state, env_state))
+    return Observation(images, first, second)
 
 
 def _frame(feature: Feature, rng: np.random.Generator) -> U8:

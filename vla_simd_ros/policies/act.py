@@ -28,6 +28,8 @@ Film = Items[tuple[Tensor, Tensor]]
 class ActPolicy:
     """ACT as LeRobot stores it. Raises CheckpointError for what does not fit."""
 
+    solver = None
+
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._config = read_act_config(checkpoint, encoder_layers=4, decoder_layers=1, chunk=100)
         self._network = ActNetwork(checkpoint, self._config, lambda stage: f"layer{stage + 1}")

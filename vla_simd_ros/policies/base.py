@@ -1,12 +1,13 @@
-"""What a policy is to the rest of the package: a specification, and a graph for an instruction's length."""
+"""What a policy is to the rest of the package: a specification, a graph for an instruction's length, and how
+its step program is repeated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from vla_simd_ros.graph.ir import Graph
+from vla_simd_ros.graph.ir import Array, Graph
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,10 @@ class PolicySpec:
     takes none. ``chunk_size`` rows are predicted, of which ``n_action_steps`` are meant to be executed.
     ``max_instruction_tokens`` is 0 for a policy without instruction. ``temporal_ensemble_coeff`` is the
     weight decay the policy was configured to blend overlapping chunks with, if it was. ``takes_prefix``:
-    the first rows of a chunk can be given, and the policy predicts their continuation. ``camera_features``
-    has the checkpoint's own name of each camera that its preprocessor renames.
+    rows of the previous chunk can be given, and the policy predicts their continuation; its solver is a
+    :class:`GuidedSolver` then. ``camera_features`` has the checkpoint's own name of each camera that its
+    preprocessor renames. ``observation_steps`` observations, one step period apart, make one query;
+    ``takes_observation_mask``: the policy is told which of them there were.
     """
 
     type: str
@@ -42,6 +45,62 @@ class PolicySpec:
     temporal_ensemble_coeff: float | None = None
     takes_prefix: bool = False
     camera_features: Mapping[str, str] = field(default_factory=dict)
+    observation_steps: int = 1
+    takes_observation_mask: bool = False
+
+
+class Solver(Protocol):
+    """How the step program is repeated: a sample goes in, the next one comes out; the first is noise.
+
+    The graph has STEP inputs ``sample`` float32 ``sample_shape``, ``step_noise`` of the same shape if
+    ``noise_per_step``, and those that :meth:`steps` names; its STEP outputs are ``sample``, the next one,
+    and ``action``.
+    """
+
+    @property
+    def default_steps(self) -> int:
+        """Steps of a query that asks for no other number."""
+        ...
+
+    @property
+    def sample_shape(self) -> tuple[int, int]:
+        """Rows and width of a sample."""
+        ...
+
+    @property
+    def noise_per_step(self) -> bool:
+        """Whether every step takes noise of its own, drawn from N(0, 1)."""
+        ...
+
+    def steps(self, count: int) -> Sequence[Mapping[str, Array]]:
+        """The other STEP inputs of each of ``count`` steps (1 or more), by name; arrays as the graph
+        declares them. Raises ValueError for a count that it cannot do, naming what it can."""
+        ...
+
+
+@runtime_checkable
+class GuidedSolver(Solver, Protocol):
+    """A solver that can be guided by rows of the previous chunk (real-time chunking).
+
+    The graph has QUERY inputs ``prefix`` float32 [chunk_size, action_dim], in robot units, the rows after
+    those that there are zero, and ``prefix_weights`` float32 [chunk_size, 1]. Weights of zero give the bits
+    of a query without prefix. How hard a step is drawn to the prefix is among its STEP inputs.
+    """
+
+    @property
+    def schedules(self) -> Sequence[str]:
+        """Names of the ways in which weights fall from the frozen rows to the free ones; the first is the
+        default."""
+        ...
+
+    def prefix_weights(self, rows: int, frozen: int, horizon: int, schedule: str) -> Array:
+        """Weights float32 [rows, 1] of a prefix whose first ``frozen`` rows hold, falling to zero at
+        ``horizon``; 0 <= frozen, horizon <= rows."""
+        ...
+
+    def guided_steps(self, count: int, max_guidance_weight: float) -> Sequence[Mapping[str, Array]]:
+        """As :meth:`steps`, with guidance no stronger than ``max_guidance_weight``."""
+        ...
 
 
 class PolicyDefinition(Protocol):
@@ -49,6 +108,11 @@ class PolicyDefinition(Protocol):
 
     @property
     def spec(self) -> PolicySpec: ...
+
+    @property
+    def solver(self) -> Solver | None:
+        """How the step program is repeated; None for a policy that computes its actions in one pass."""
+        ...
 
     def check_stored(self) -> None:
         """Raise CheckpointError where weights that are used where they are stored have changed there."""
@@ -59,7 +123,9 @@ class PolicyDefinition(Protocol):
 
         Runtime inputs: ``image.<camera>`` uint8 [H, W, 3], ``state`` float32 [1, S], ``env_state``
         float32 [1, E] (all QUERY), ``token_ids`` int32 [tokens] (EPISODE), as far as the policy has
-        them. Output: ``action`` float32 [chunk_size, action_dim] in robot units. Graphs built from one
-        definition share their constants.
+        them, and those of its solver. With n > 1 observation steps: ``image.<camera>.<k>`` with k = 0 for
+        the oldest, ``state`` [n, S], ``env_state`` [n, E]; ``observation_mask`` float32 [n, 1], 1 for
+        an observation that there was, if the policy takes it. Output: ``action`` float32
+        [chunk_size, action_dim] in robot units. Graphs built from one definition share their constants.
         """
         ...

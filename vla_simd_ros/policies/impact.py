@@ -27,6 +27,8 @@ _TEXT_MODEL = "model.text.model."
 class ImpactPolicy:
     """IMPACT with its text encoder. Raises CheckpointError for what does not fit."""
 
+    solver = None
+
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._config = read_act_config(checkpoint, encoder_layers=6, decoder_layers=4, chunk=50)
         self._network = ActNetwork(checkpoint, self._config, lambda stage: f"stages.{stage}")

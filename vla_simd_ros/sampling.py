@@ -1,0 +1,147 @@
+"""Repeating the step program of a policy that iterates: from noise to a chunk of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vla_simd_ros.executors.base import Executable, InputError
+from vla_simd_ros.graph.ir import Array, Lifetime
+from vla_simd_ros.observation import finite_rows
+from vla_simd_ros.policies.base import GuidedSolver, PolicySpec, Solver
+
+DEFAULT_MAX_GUIDANCE_WEIGHT = 10.0
+"""How hard a step may be drawn to the prefix where nothing else is said."""
+# Step counts and strengths of guidance whose inputs are kept.
+_KEPT_SCHEDULES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """Rows of the previous chunk that reach into the one to be predicted (real-time chunking).
+
+    ``actions`` [n, action_dim] in robot units; row 0 has the time of row 0 of the new chunk. The first
+    ``frozen`` rows will have been executed before the new chunk can be used; the weights of those after
+    them fall to zero at row ``horizon`` (0 for n), as ``schedule`` says ("" for the solver's default).
+    ``max_guidance_weight`` limits how hard a step is drawn to them.
+    """
+
+    actions: Array
+    frozen: int
+    horizon: int = 0
+    schedule: str = ""
+    max_guidance_weight: float = DEFAULT_MAX_GUIDANCE_WEIGHT
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A query's ``steps`` (their inputs but the sample), and noise [rows, width], or [1 + steps, rows, width]
+    with step noise."""
+
+    steps: Sequence[Mapping[str, Array]]
+    noise: Array
+
+
+class Sampler:
+    """Plans and runs the steps of one policy's queries. Noise that is not given comes from one generator
+    with ``seed`` (None: another one each time)."""
+
+    def __init__(self, spec: PolicySpec, solver: Solver, seed: int | None = None) -> None:
+        self.solver = solver
+        self._spec = spec
+        self._generator = np.random.default_rng(seed)
+        self._schedules: dict[tuple[int, float | None], Sequence[Mapping[str, Array]]] = {}
+
+    def plan(
+        self, noise: Array | None = None, num_steps: int | None = None, prefix: Prefix | None = None
+    ) -> Plan:
+        """The steps of a query. Raises InputError for what does not fit."""
+        steps = self._steps(num_steps, None if prefix is None else prefix.max_guidance_weight)
+        return Plan(steps, self.draw(len(steps)) if noise is None else self._checked(noise, len(steps)))
+
+    def blank_plan(self) -> Plan:
+        """The steps of a query of the default length from noise of zeros; nothing is drawn."""
+        steps = self._steps(None, None)
+        return Plan(steps, np.zeros(self._noise_shape(len(steps)), np.float32))
+
+    def draw(self, count: int) -> Array:
+        """Noise for ``count`` steps from N(0, 1)."""
+        return self._generator.standard_normal(self._noise_shape(count), np.float32)
+
+    def prefix_inputs(self, prefix: Prefix | None) -> dict[str, Array]:
+        """The inputs of the query program for a prefix, or none. Raises InputError for what does not fit."""
+        if not self._spec.takes_prefix or not isinstance(self.solver, GuidedSolver):
+            if prefix is not None:
+                raise InputError(f"the policy '{self._spec.type}' takes no prefix")
+            return {}
+        rows = self._spec.chunk_size
+        actions = np.zeros((rows, self._spec.action_dim), np.float32)
+        weights = np.zeros((rows, 1), np.float32)
+        if prefix is not None:
+            given, horizon = self._checked_prefix(prefix, self.solver)
+            actions[: len(given)] = given
+            schedule = prefix.schedule or self.solver.schedules[0]
+            weights[:] = self.solver.prefix_weights(rows, min(prefix.frozen, horizon), horizon, schedule)
+        return {"prefix": actions, "prefix_weights": weights}
+
+    def run(self, executable: Executable, plan: Plan, steps: int | None = None) -> Array:
+        """Run the step program ``steps`` times (None: as often as planned) after the query program; the
+        actions."""
+        samples = plan.noise if self.solver.noise_per_step else plan.noise[None]
+        outputs: Mapping[str, Array] = {"sample": samples[0]}
+        for index, given in enumerate(plan.steps[:steps]):
+            inputs = {"sample": outputs["sample"], **given}
+            if self.solver.noise_per_step:
+                inputs["step_noise"] = samples[1 + index]
+            outputs = executable.run(Lifetime.STEP, inputs)
+        return outputs["action"]
+
+    def _steps(self, num_steps: int | None, max_guidance: float | None) -> Sequence[Mapping[str, Array]]:
+        count = self.solver.default_steps if num_steps is None else num_steps
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+            raise InputError(f"num_steps is {count}, expected a whole number, 1 or more")
+        if max_guidance is not None and not 0 < max_guidance < np.inf:
+            raise InputError(f"max_guidance_weight is {max_guidance}, expected a finite number above 0")
+        key = int(count), max_guidance
+        if key not in self._schedules:
+            while len(self._schedules) >= _KEPT_SCHEDULES:
+                del self._schedules[next(iter(self._schedules))]
+            self._schedules[key] = self._scheduled(*key)
+        return self._schedules[key]
+
+    def _scheduled(self, count: int, max_guidance: float | None) -> Sequence[Mapping[str, Array]]:
+        try:
+            if max_guidance is not None and isinstance(self.solver, GuidedSolver):
+                return self.solver.guided_steps(count, max_guidance)
+            return self.solver.steps(count)
+        except ValueError as error:
+            raise InputError(f"num_steps is {count}: {error}") from None
+
+    def _noise_shape(self, count: int) -> tuple[int, ...]:
+        shape = self.solver.sample_shape
+        return (1 + count, *shape) if self.solver.noise_per_step else shape
+
+    def _checked(self, noise: Array, count: int) -> Array:
+        noise, expected = np.asarray(noise), self._noise_shape(count)
+        if noise.shape != expected:
+            raise InputError(
+                f"noise: got shape {list(noise.shape)}, expected {list(expected)}"
+                + (f" (the first sample, then the noise of {count} steps)" if len(expected) > 2 else "")
+            )
+        return finite_rows("noise", noise.reshape(-1, expected[-1])).reshape(expected)
+
+    def _checked_prefix(self, prefix: Prefix, solver: GuidedSolver) -> tuple[Array, int]:
+        """The rows as float32, and the horizon."""
+        given, width, rows = np.asarray(prefix.actions), self._spec.action_dim, self._spec.chunk_size
+        if given.ndim != 2 or given.shape[1] != width or not 1 <= len(given) <= rows:
+            raise InputError(f"prefix: got shape {list(given.shape)}, expected [1 to {rows}, {width}]")
+        if not 0 <= prefix.frozen <= len(given):
+            raise InputError(f"prefix: {prefix.frozen} of {len(given)} rows are frozen, expected 0 to all")
+        if prefix.horizon < 0:
+            raise InputError(f"prefix: horizon is {prefix.horizon}, expected 1 or more, or 0 for all rows")
+        if prefix.schedule and prefix.schedule not in solver.schedules:
+            known = ", ".join(solver.schedules)
+            raise InputError(f"prefix: schedule '{prefix.schedule}' is unknown, expected one of {known}")
+        return finite_rows("prefix", given), min(prefix.horizon or len(given), len(given))
