@@ -115,7 +115,7 @@ def test_second_folder(folder: Path, tmp_path: Path) -> None:
 
 
 def test_no_files(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no tokenizer\.json or spiece\.model in"):
+    with pytest.raises(CheckpointError, match=r"no tokenizer\.json, spiece\.model or vocab\.txt in"):
         load_tokenizer([tmp_path], 32)
 
 
@@ -123,8 +123,8 @@ def test_no_files(tmp_path: Path) -> None:
     ("content", "complaint"),
     [
         ("{", "malformed JSON"),
-        ("{}", "model type is None, expected 'Unigram'"),
-        ('{"model": {"type": "BPE"}}', "model type is 'BPE', expected 'Unigram'"),
+        ("{}", "model type is None, expected 'Unigram' or 'WordPiece'"),
+        ('{"model": {"type": "BPE"}}', "model type is 'BPE', expected 'Unigram' or 'WordPiece'"),
         ('{"model": {"type": "Unigram"}}', "not a tokenizer"),
         ('{"model": {"type": "Unigram", "unk_id": null}}', "unk_id is null, expected the number of"),
     ],
@@ -149,5 +149,7 @@ def test_file_without_end_of_text(tmp_path: Path) -> None:
 
 
 def test_no_room_for_a_piece(folder: Path) -> None:
-    with pytest.raises(CheckpointError, match="tokenizer_max_length is 1, expected at least 2"):
+    with pytest.raises(
+        CheckpointError, match="longest instruction is 1 tokens, expected at least 2, </s> included"
+    ):
         load_tokenizer([folder], 1)

@@ -21,6 +21,9 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TEXT_ENCODER_FOLDER = "text_encoder"
 DEFAULT_MAX_TOKENS = 32
+# The fields that policies keep the longest instruction in, and that of the text encoder's own folder.
+_TOKEN_LIMITS = ("tokenizer_max_length", "max_language_tokens")
+_NAMED_TEXT_ENCODER = "language_backbone"
 
 
 @dataclass(frozen=True)
@@ -90,9 +93,14 @@ class Checkpoint:
         return read_json_object(folder / CONFIG), TensorFile(folder / WEIGHTS)
 
     def tokenizer(self) -> Tokenizer:
-        """The instruction's tokenizer, from ``tokenizer.json`` or ``spiece.model`` in the folder."""
-        limit = self.option("tokenizer_max_length", int, self.processors.max_tokens or DEFAULT_MAX_TOKENS)
-        return load_tokenizer((self.folder, self.folder / TEXT_ENCODER_FOLDER), limit)
+        """The instruction's tokenizer, from its files in the folder or in that of its text encoder."""
+        default = self.processors.max_tokens or DEFAULT_MAX_TOKENS
+        limit = next((self.option(f, int) for f in _TOKEN_LIMITS if self.config.get(f) is not None), default)
+        folders = [self.folder, self.folder / TEXT_ENCODER_FOLDER]
+        named = self.config.get(_NAMED_TEXT_ENCODER)
+        if isinstance(named, str) and Path(named).is_dir():
+            folders.append(Path(named))
+        return load_tokenizer(folders, limit)
 
 
 def load_checkpoint(folder: str | Path) -> Checkpoint:

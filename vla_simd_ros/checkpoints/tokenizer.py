@@ -1,4 +1,4 @@
-"""T5 tokenization from the checkpoint's own files, without any hub."""
+"""Tokenization from the checkpoint's own files, without any hub."""
 
 from __future__ import annotations
 
@@ -9,36 +9,65 @@ from typing import Any
 
 import tokenizers
 
+from vla_simd_ros.checkpoints import wordpiece
 from vla_simd_ros.checkpoints.errors import CheckpointError, InstructionError
 from vla_simd_ros.checkpoints.json_file import read_json_object
 from vla_simd_ros.checkpoints.spiece import read_sentencepiece_tokenizer
 
 TOKENIZER_JSON = "tokenizer.json"
 SPIECE_MODEL = "spiece.model"
+VOCABULARY = "vocab.txt"
 END_OF_TEXT = "</s>"
 
 
 @dataclass(frozen=True)
 class TokenIds:
-    """An instruction as token ids, ``</s>`` last; ``truncated`` if it did not fit."""
+    """An instruction as token ids, with its marks; ``truncated`` if it did not fit."""
 
     ids: list[int]
     truncated: bool
 
 
-class Tokenizer:
-    """Turns an instruction into T5 token ids; at most ``max_tokens`` of them, ``</s>`` included."""
+@dataclass(frozen=True)
+class Marks:
+    """The tokens around every text, and whether a text may be empty between them."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, max_tokens: int, source: Path) -> None:
-        if max_tokens <= 1:
-            raise CheckpointError(f"tokenizer_max_length is {max_tokens}, expected at least 2, </s> included")
-        end = backend.token_to_id(END_OF_TEXT)
-        if end is None:
-            raise CheckpointError(f"{source}: has no token '{END_OF_TEXT}'")
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    may_be_empty: bool
+
+    @property
+    def least(self) -> int:
+        """The fewest tokens that a text comes to."""
+        return len(self.before) + len(self.after) + (not self.may_be_empty)
+
+    def __str__(self) -> str:
+        return " and ".join((*self.before, *self.after))
+
+
+# By the type of the model that splits words: T5's, and BERT's, which frames an empty text too.
+_MARKS = {
+    "Unigram": Marks((), (END_OF_TEXT,), may_be_empty=False),
+    "WordPiece": Marks((wordpiece.BEGINNING,), (wordpiece.END,), may_be_empty=True),
+}
+
+
+class Tokenizer:
+    """Turns an instruction into token ids; at most ``max_tokens`` of them, the marks around it included."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, marks: Marks, max_tokens: int, source: Path) -> None:
+        if max_tokens < marks.least:
+            raise CheckpointError(
+                f"the longest instruction is {max_tokens} tokens, expected at least {marks.least}, "
+                f"{marks} included"
+            )
         backend.no_padding()
         backend.no_truncation()
         self._backend = backend
-        self._end = int(end)
+        self._before, self._after = (
+            [_mark(backend, mark, source) for mark in group] for group in (marks.before, marks.after)
+        )
+        self._may_be_empty = marks.may_be_empty
         self.max_tokens = max_tokens
         self.source = source
 
@@ -48,43 +77,65 @@ class Tokenizer:
         return max(self._backend.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of ``text``, ``</s>`` last. Raises `InstructionError` for a text without content."""
+        """Token ids of ``text`` with its marks. Raises `InstructionError` for a text without content, if the
+        model knows no such text."""
         return self.tokenize(text).ids
 
     def tokenize(self, text: str) -> TokenIds:
         """Like `encode`, and tells whether the text was cut to fit ``max_tokens``."""
         pieces: list[int] = self._backend.encode(text, add_special_tokens=False).ids
-        if not pieces:
+        if not pieces and not self._may_be_empty:
             raise InstructionError(f"instruction {text!r} is empty, expected a sentence")
-        kept = pieces[: self.max_tokens - 1]
-        return TokenIds([*kept, self._end], len(kept) < len(pieces))
+        kept = pieces[: self.max_tokens - len(self._before) - len(self._after)]
+        return TokenIds([*self._before, *kept, *self._after], len(kept) < len(pieces))
 
 
 def load_tokenizer(folders: Iterable[Path], max_tokens: int) -> Tokenizer:
-    """The tokenizer in the first of ``folders`` that has one, as ``tokenizer.json`` or ``spiece.model``."""
+    """The tokenizer in the first of ``folders`` that has one, in any of the forms of its file."""
     tried = tuple(folders)
     for folder in tried:
         for name, read in _READERS.items():
             if (folder / name).is_file():
-                return Tokenizer(read(folder / name), max_tokens, folder / name)
+                backend, marks = read(folder / name)
+                return Tokenizer(backend, marks, max_tokens, folder / name)
     places = " or ".join(str(folder) for folder in tried)
-    raise CheckpointError(f"no {TOKENIZER_JSON} or {SPIECE_MODEL} in {places}")
+    raise CheckpointError(f"no {TOKENIZER_JSON}, {SPIECE_MODEL} or {VOCABULARY} in {places}")
 
 
-def _read_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
+def _mark(backend: tokenizers.Tokenizer, mark: str, source: Path) -> int:
+    index = backend.token_to_id(mark)
+    if index is None:
+        raise CheckpointError(f"{source}: has no token '{mark}'")
+    return int(index)
+
+
+def _read_tokenizer_json(path: Path) -> tuple[tokenizers.Tokenizer, Marks]:
     content: dict[str, Any] = read_json_object(path)
     model = content.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
-    if not isinstance(model, dict) or kind != "Unigram":
-        raise CheckpointError(f"{path}: model type is {kind!r}, expected 'Unigram' (a T5 tokenizer)")
-    if model.get("unk_id", 0) is None:
+    if not isinstance(model, dict) or kind not in _MARKS:
+        known = " or ".join(f"'{name}'" for name in _MARKS)
+        raise CheckpointError(f"{path}: model type is {kind!r}, expected {known}")
+    if kind == "Unigram" and model.get("unk_id", 0) is None:
         raise CheckpointError(
             f"{path}: model.unk_id is null, expected the number of the token for unknown text"
         )
     try:
-        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8")), _MARKS[kind]
     except Exception as error:  # the library raises bare Exception
         raise CheckpointError(f"{path}: not a tokenizer: {error}") from None
 
 
-_READERS = {TOKENIZER_JSON: _read_tokenizer_json, SPIECE_MODEL: read_sentencepiece_tokenizer}
+def _read_spiece_model(path: Path) -> tuple[tokenizers.Tokenizer, Marks]:
+    return read_sentencepiece_tokenizer(path), _MARKS["Unigram"]
+
+
+def _read_vocabulary(path: Path) -> tuple[tokenizers.Tokenizer, Marks]:
+    return wordpiece.read_wordpiece_tokenizer(path), _MARKS["WordPiece"]
+
+
+_READERS = {
+    TOKENIZER_JSON: _read_tokenizer_json,
+    SPIECE_MODEL: _read_spiece_model,
+    VOCABULARY: _read_vocabulary,
+}
