@@ -1,6 +1,6 @@
 """The demo: a simulated SO-101 with two cameras, the policy node and the chunk executor.
 
-Without a checkpoint a random, untrained full-size IMPACT is made and moves the arm without purpose.
+Without a checkpoint a random, untrained policy is made and moves the arm without purpose.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from vla_simd_ros.checkpoints import load_checkpoint
-from vla_simd_ros.sim.demo_policy import image_size, random_checkpoint
+from vla_simd_ros.sim.demo_policy import FULL_SIZE, image_size, random_checkpoint
 
 SHARE = Path(get_package_share_directory("vla_simd_ros"))
 
 # The arguments that differ from those of policy.launch.py, which are this file's too.
 ARGUMENTS = {
-    "checkpoint": ("", "Folder of the LeRobot checkpoint; empty: a random, untrained IMPACT."),
+    "checkpoint": ("", "Folder of the LeRobot checkpoint; empty: a random, untrained policy."),
+    "policy": ("impact", "Which policy is made where checkpoint is empty."),
     "instruction": ("pick up the red cube", "Instruction to start with."),
     "sim_params": (str(SHARE / "config" / "robot_sim.yaml"), "Parameter file of the simulated robot."),
 }
@@ -39,7 +40,8 @@ def choose_checkpoint(context: LaunchContext) -> list[Any]:
     given = LaunchConfiguration("checkpoint").perform(context)
     if given:
         return [LogInfo(msg=f"policy: {given}")]
-    folder = random_checkpoint(print)
+    policy = LaunchConfiguration("policy").perform(context)
+    folder = random_checkpoint(print, policy, small=policy not in FULL_SIZE)
     note = f"policy: {folder}, random and untrained: the arm moves without purpose"
     return [SetLaunchConfiguration("checkpoint", str(folder)), LogInfo(msg=note)]
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.checkpoints.synthesis import POLICY_TYPES, Camera, Options, make_checkpoint
 from vla_simd_ros.cli import demo_cmd
 from vla_simd_ros.cli.__main__ import main
+from vla_simd_ros.sim.demo_policy import FULL_SIZE
 
 SMALL = {"dim_model": 32, "heads": 2, "feedforward": 32, "chunk_size": 8, "encoder_layers": 1}
 
@@ -98,10 +99,46 @@ def test_without_a_checkpoint_the_random_one_is_used_and_said_to_be_untrained(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(demo_cmd, "random_checkpoint", lambda say: checkpoint)
+    monkeypatch.setattr(demo_cmd, "random_checkpoint", lambda say, policy, small: checkpoint)
     made = settings(started)
     assert "untrained" in made["note"]
     assert "untrained" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], ("impact", False)),
+        (["--small"], ("impact", True)),
+        (["--policy", "act"], ("act", False)),
+        (["--policy", "act", "--soak"], ("act", True)),
+        (["--policy", "act", "--soak", "--full"], ("act", False)),
+        *((["--policy", policy], (policy, True)) for policy in POLICY_TYPES if policy not in FULL_SIZE),
+        *((["--policy", policy, "--full"], (policy, False)) for policy in POLICY_TYPES),
+    ],
+)
+def test_the_random_policy_is_of_a_kind_and_a_size(
+    started: list[list[str]],
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    expected: tuple[str, bool],
+) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def made(say: object, policy: str, small: bool) -> Path:
+        asked.append((policy, small))
+        return checkpoint
+
+    monkeypatch.setattr(demo_cmd, "random_checkpoint", made)
+    note = settings(started, *options)["note"]
+    assert asked == [expected]
+    assert note.startswith(f"{'small' if expected[1] else 'full-size'} random, untrained {expected[0]}")
+
+
+def test_a_checkpoint_has_the_size_that_it_has(started: list[list[str]], checkpoint: Path) -> None:
+    with pytest.raises(demo_cmd.DemoUnavailable, match="not for --checkpoint"):
+        demo_cmd.run(_parsed("--checkpoint", str(checkpoint), "--small"))
 
 
 @pytest.mark.parametrize(("choice", "profile"), [([], True), (["default"], False)])
@@ -142,16 +179,6 @@ def test_studies(
     assert delay == ("fixed:9" if "--inject-delay" in options else None)
 
 
-def test_studies_take_a_small_policy_unless_told_otherwise(
-    started: list[list[str]],
-    checkpoint: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(demo_cmd, "small_checkpoint", lambda say: checkpoint)
-    for options in (["--soak"], ["--checkpoint", "small"]):
-        assert settings(started, *options)["note"].startswith("small, random, untrained")
-
-
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -160,6 +187,9 @@ def test_studies_take_a_small_policy_unless_told_otherwise(
         (["--soak", "0"], "expected 0.1 to 1440 minutes"),
         (["--inject-delay", "slow"], "no distribution of delays"),
         (["--soak", "--pacing-study"], "not allowed with"),
+        (["--small", "--full"], "not allowed with"),
+        (["--checkpoint", "somewhere", "--policy", "act"], "not allowed with"),
+        (["--policy", "gpt"], "invalid choice: 'gpt'"),
     ],
 )
 def test_studies_that_cannot_be(

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.checkpoints.synthesis import POLICY_TYPES
 from vla_simd_ros.control.delay_distribution import FORMS, delay_distribution
 from vla_simd_ros.control.schedule import SupplyError
 from vla_simd_ros.package_files import package_folder
-from vla_simd_ros.sim.demo_policy import SEED, image_size, random_checkpoint, small_checkpoint
+from vla_simd_ros.sim.demo_policy import FULL_SIZE, SEED, image_size, random_checkpoint
 
 _NODES = ("robot_sim_node", "policy_node", "chunk_executor_node")
 _DELAYS_MS = (0, 100, 200, 300, 400, 500, 750, 1000, 1500, 2000)
@@ -34,7 +35,7 @@ _INSTRUCTIONS = ("pick up the red cube", "push the blue cube to the left")
 
 
 class DemoUnavailable(RuntimeError):
-    """Something that the demo needs is not there; the message says what, and how to get it."""
+    """The demo cannot be as asked for; the message says why, and what to do."""
 
 
 def add_parser(commands: Any) -> None:
@@ -43,7 +44,7 @@ def add_parser(commands: Any) -> None:
         "demo",
         help="run a simulated robot with a policy and report what happened",
         description="Run a simulated SO-101 with two cameras, the policy node and the chunk executor; "
-        "print a table, draw a picture. Without a checkpoint, a random untrained IMPACT drives the arm.",
+        "print a table, draw a picture. Without a checkpoint, a random untrained policy drives the arm.",
     )
     parser.add_argument(
         "--duration",
@@ -51,11 +52,7 @@ def add_parser(commands: Any) -> None:
         metavar="S",
         help="seconds to run (default: 60; of each run of a study: 12)",
     )
-    parser.add_argument(
-        "--checkpoint",
-        metavar="DIR",
-        help="LeRobot pretrained_model folder to run; 'small': a small random one (default for studies)",
-    )
+    _add_policy(parser)
     parser.add_argument(
         "--instruction",
         action="append",
@@ -88,6 +85,21 @@ def add_parser(commands: Any) -> None:
         default=Path("out/demo"),
         metavar="DIR",
         help="folder of results (default: out/demo)",
+    )
+
+
+def _add_policy(parser: argparse.ArgumentParser) -> None:
+    policy = parser.add_mutually_exclusive_group()
+    policy.add_argument("--checkpoint", metavar="DIR", help="LeRobot pretrained_model folder to run")
+    policy.add_argument(
+        "--policy", choices=POLICY_TYPES, default="impact", help="random one to run (default: impact)"
+    )
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--small", action="store_true", help="a small random one (default for studies)")
+    size.add_argument(
+        "--full",
+        action="store_true",
+        help=f"a random one of full size (default for {' and '.join(FULL_SIZE)})",
     )
 
 
@@ -190,7 +202,8 @@ def _transport_settings(args: argparse.Namespace) -> dict[str, Any]:
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """What `demo_main` reads; checks the checkpoint against the simulated robot."""
     study = _study(args)
-    folder, note = _policy(args.checkpoint or ("small" if study else None))
+    small = args.small or (not args.full and (bool(study) or args.policy not in FULL_SIZE))
+    folder, note = _policy(args, small)
     checkpoint = load_checkpoint(folder)
     width, height = image_size(checkpoint)
     parameters: dict[str, dict[str, str]] = {name: {} for name in _NODES}
@@ -218,13 +231,15 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _policy(checkpoint: str | None) -> tuple[Path, str]:
+def _policy(args: argparse.Namespace, small: bool) -> tuple[Path, str]:
     """The folder of the policy and, where it is not the user's, what to tell about it."""
-    if checkpoint is not None and checkpoint != "small":
-        return Path(checkpoint).resolve(), ""
-    folder = random_checkpoint(_say) if checkpoint is None else small_checkpoint(_say)
-    size = "small, " if checkpoint else ""
-    note = f"{size}random, untrained IMPACT (seed {SEED}): the arm moves without purpose"
+    if args.checkpoint is not None:
+        if args.small or args.full:
+            raise DemoUnavailable("--small and --full are for random policies, not for --checkpoint")
+        return Path(args.checkpoint).resolve(), ""
+    folder = random_checkpoint(_say, args.policy, small)
+    size = "small" if small else "full-size"
+    note = f"{size} random, untrained {args.policy} (seed {SEED}): the arm moves without purpose"
     _say(f"policy: {note}")
     return folder, note
 

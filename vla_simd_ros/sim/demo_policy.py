@@ -7,9 +7,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from vla_simd_ros.cache_folder import cache_folder
 from vla_simd_ros.checkpoints import Checkpoint, synthesis
@@ -19,8 +21,11 @@ from vla_simd_ros.sim.scene import CAMERAS
 
 SEED = 0
 _PROGRESS_S = 4.0
+FULL_SIZE = ("impact", "act")
+"""The policies that run in full size unless asked otherwise: a common machine is fast enough for them."""
+
 _SMALL_PICTURE = (96, 128)
-_SMALL = {
+_SMALL_TRANSFORMER = {
     "dim_model": 64,
     "heads": 4,
     "feedforward": 64,
@@ -28,12 +33,28 @@ _SMALL = {
     "decoder_layers": 1,
     "chunk_size": 50,
 }
-_SMALL_TEXT_ENCODER = {
-    "text_config.d_model": 32,
-    "text_config.d_kv": 8,
-    "text_config.d_ff": 32,
-    "text_config.num_layers": 1,
-    "text_config.num_heads": 2,
+
+
+@dataclass(frozen=True)
+class Small:
+    """Sizes and settings of a policy so small that it takes next to no time."""
+
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+SMALL = {
+    "act": Small(_SMALL_TRANSFORMER),
+    "impact": Small(
+        _SMALL_TRANSFORMER,
+        {
+            "text_config.d_model": 32,
+            "text_config.d_kv": 8,
+            "text_config.d_ff": 32,
+            "text_config.num_layers": 1,
+            "text_config.num_heads": 2,
+        },
+    ),
 }
 
 
@@ -71,36 +92,35 @@ def image_size(checkpoint: Checkpoint) -> tuple[int, int]:
     return width, height
 
 
-def random_checkpoint(say: Callable[[str], None]) -> Path:
-    """The folder of the random full-size IMPACT checkpoint, made if this version has not made it yet.
+def random_checkpoint(say: Callable[[str], None], policy: str = "impact", small: bool = False) -> Path:
+    """The folder of a random checkpoint of a policy, made if this version has not made it yet.
 
-    Progress goes to `say`, at least every five seconds.
+    In full size, or so ``small`` that it takes next to no time. Progress goes to `say`, at least every five
+    seconds.
     """
-    what = "a random full-size IMPACT checkpoint (once; about 400 MB)"
-    return _made_once(f"impact-seed{SEED}", synthesis.Options(seed=SEED), what, say)
-
-
-def small_checkpoint(say: Callable[[str], None]) -> Path:
-    """As `random_checkpoint`, of a policy so small that it takes next to no time."""
-    cameras = tuple(synthesis.Camera(name, *_SMALL_PICTURE) for name in CAMERAS)
-    options = synthesis.Options(seed=SEED, cameras=cameras, sizes=_SMALL, settings=_SMALL_TEXT_ENCODER)
-    return _made_once(f"impact-small-seed{SEED}", options, "a small random IMPACT checkpoint (once)", say)
-
-
-def _made_once(name: str, options: synthesis.Options, what: str, say: Callable[[str], None]) -> Path:
-    folder = cache_folder() / f"{name}-{_recipe_digest()}"
+    size = "small" if small else "full-size"
+    name = f"{policy}-small" if small else policy
+    folder = cache_folder() / f"{name}-seed{SEED}-{_recipe_digest()}"
     if folder.is_dir():
         return folder
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     unfinished.parent.mkdir(parents=True, exist_ok=True)
-    say(f"making {what} in {folder}")
+    say(f"making a random {size} {policy} checkpoint (once) in {folder}")
     try:
         with _heartbeat(lambda seconds: say(f"still making the checkpoint ({seconds:.0f} s)")):
-            synthesis.make_checkpoint("impact", unfinished, options)
+            synthesis.make_checkpoint(policy, unfinished, _options(policy, small))
         unfinished.replace(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return folder
+
+
+def _options(policy: str, small: bool) -> synthesis.Options:
+    if not small:
+        return synthesis.Options(seed=SEED)
+    cameras = tuple(synthesis.Camera(name, *_SMALL_PICTURE) for name in CAMERAS)
+    made = SMALL[policy]
+    return synthesis.Options(seed=SEED, cameras=cameras, sizes=made.sizes, settings=made.settings)
 
 
 def _recipe_digest() -> str:
