@@ -19,7 +19,7 @@ import numpy as np
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
-from vla_simd_ros.fidelity.observations import random_observations
+from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.references import make_reference, references_for
 
 FOLDER = Path(__file__).parent.parent / "test" / "golden"
@@ -54,11 +54,12 @@ RANGES = {
 
 @dataclass(frozen=True)
 class Case:
-    """A checkpoint to make, and the instruction for policies that take one."""
+    """A checkpoint to make, the instruction for policies that take one, the steps of those that iterate."""
 
     policy: str
     options: Options
     instruction: str = ""
+    num_steps: int | None = None
 
 
 def sized(**changes: Any) -> dict[str, Any]:
@@ -141,20 +142,30 @@ def arrays(case: Case) -> dict[str, Any]:
         folder = Path(parent) / "checkpoint"
         make_checkpoint(case.policy, folder, case.options)
         checkpoint = load_checkpoint(folder)
-        observations = random_observations(checkpoint, OBSERVATIONS, case.options.seed)
+        cases = random_cases(checkpoint, OBSERVATIONS, case.options.seed, num_steps=case.num_steps)
         reference = references_for(case.policy)[0]
         content: dict[str, Any] = {}
         for dtype in (np.float32, np.float64):
             model = make_reference(reference, checkpoint, case.instruction, dtype)
-            actions = [model.predict(observation) for observation in observations]
+            actions = [model.predict(given) for given in cases]
             content[f"actions_{np.dtype(dtype).name}"] = np.stack(actions)
+    observations = [given.observation for given in cases]
     for camera in observations[0].images:
         content[f"image.{camera}"] = np.stack([o.images[camera] for o in observations])
-    for key in ("state", "env_state"):
+    for key in ("state", "env_state", "valid"):
         vectors = [getattr(observation, key) for observation in observations]
         if vectors[0] is not None:
             content[key] = np.stack(vectors)
-    recipe = {"policy": case.policy, "instruction": case.instruction, "options": asdict(case.options)}
+    noise = [given.noise for given in cases if given.noise is not None]
+    if noise:
+        content["noise"] = np.stack(noise)
+    recipe: dict[str, Any] = {
+        "policy": case.policy,
+        "instruction": case.instruction,
+        "options": asdict(case.options),
+    }
+    if cases[0].num_steps is not None:
+        recipe["num_steps"] = cases[0].num_steps
     content["recipe"] = np.array(json.dumps(recipe))
     return content
 

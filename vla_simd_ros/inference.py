@@ -23,7 +23,7 @@ from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.observation import Observation, blank_observation, observation_inputs
 from vla_simd_ros.policies.base import PolicyDefinition, PolicySpec, Solver
 from vla_simd_ros.policies.registry import define_policy
-from vla_simd_ros.sampling import Plan, Prefix, Sampler
+from vla_simd_ros.sampling import Plan, Prefix, Sampler, one_pass
 from vla_simd_ros.tuning.tuned import resolve
 
 __all__ = [
@@ -259,9 +259,7 @@ class Policy:
             return self._sampler.plan(noise, num_steps, prefix)
         for name, value in (("noise", noise), ("num_steps", num_steps), ("prefix", prefix)):
             if value is not None:
-                raise InputError(
-                    f"the policy '{self.name}' computes its actions in one pass, it takes no {name}"
-                )
+                raise one_pass(self.name, name)
         return None
 
     def warm_up(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -33,6 +34,11 @@ class Prefix:
     horizon: int = 0
     schedule: str = ""
     max_guidance_weight: float = DEFAULT_MAX_GUIDANCE_WEIGHT
+
+
+def one_pass(policy: str, given: str) -> InputError:
+    """The error of a policy that iterates not, but was given what only iterating ones take."""
+    return InputError(f"the policy '{policy}' computes its actions in one pass, it takes no {given}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +95,20 @@ class Sampler:
     def run(self, executable: Executable, plan: Plan, steps: int | None = None) -> Array:
         """Run the step program ``steps`` times (None: as often as planned) after the query program; the
         actions."""
+        *_, last = islice(self.iterate(executable, plan), steps)
+        return last["action"]
+
+    def iterate(self, executable: Executable, plan: Plan) -> Iterator[Mapping[str, Array]]:
+        """Run the step program as often as planned; its outputs after each step."""
         samples = plan.noise if self.solver.noise_per_step else plan.noise[None]
-        outputs: Mapping[str, Array] = {"sample": samples[0]}
-        for index, given in enumerate(plan.steps[:steps]):
-            inputs = {"sample": outputs["sample"], **given}
+        sample = samples[0]
+        for index, given in enumerate(plan.steps):
+            inputs = {"sample": sample, **given}
             if self.solver.noise_per_step:
                 inputs["step_noise"] = samples[1 + index]
             outputs = executable.run(Lifetime.STEP, inputs)
-        return outputs["action"]
+            yield outputs
+            sample = outputs["sample"]
 
     def _steps(self, num_steps: int | None, max_guidance: float | None) -> Sequence[Mapping[str, Array]]:
         count = self.solver.default_steps if num_steps is None else num_steps

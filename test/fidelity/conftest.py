@@ -24,3 +24,13 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     cameras = (Camera("front", 40, 64), Camera("wrist", 32, 48))
     make_checkpoint("act", folder, Options(seed=4, cameras=cameras, sizes=SMALL))
     return load_checkpoint(folder)
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """An ACT with a camera of 4x4, called front, and a state of 2."""
+    folder = tmp_path_factory.mktemp("small") / "act"
+    make_checkpoint(
+        "act", folder, Options(seed=5, cameras=(Camera("front", 4, 4),), state_dim=2, sizes=SMALL)
+    )
+    return load_checkpoint(folder)

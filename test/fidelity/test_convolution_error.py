@@ -8,9 +8,9 @@ import pytest
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
+from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.convolution_error import ConvolutionError, convolution_errors
 from vla_simd_ros.fidelity.measure import distance
-from vla_simd_ros.fidelity.observations import random_observations
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.graph.ir import Lifetime
 from vla_simd_ros.graph.single_operation import program_of
@@ -18,7 +18,7 @@ from vla_simd_ros.graph.single_operation import program_of
 
 def errors(checkpoint: Checkpoint, count: int = 1, **settings: Any) -> list[ConvolutionError]:
     executor = SimdExecutor(threads=1, **settings)
-    return convolution_errors(executor, instruct(checkpoint, ""), random_observations(checkpoint, count, 0))
+    return convolution_errors(executor, instruct(checkpoint, ""), random_cases(checkpoint, count, 0))
 
 
 def test_the_direct_method_has_no_error_and_every_layer_is_there(seeing: Checkpoint) -> None:
@@ -39,10 +39,10 @@ def test_tiles_of_four_round_more_than_tiles_of_two(seeing: Checkpoint) -> None:
 def test_the_input_is_that_of_the_query(seeing: Checkpoint) -> None:
     """The error of the first layer against a float64 evaluation of the same picture."""
     policy = instruct(seeing, "").keeping_every_tensor()
-    (observation,) = random_observations(seeing, 1, 0)
+    (case,) = random_cases(seeing, 1, 0)
     executor = SimdExecutor(threads=1, convolution="winograd4")
     run = executor.load(policy.compiled)
-    policy.run(run, observation)
+    policy.run(run, case)
     (row, *_) = errors(seeing, convolution="winograd4")
     op = next(o for p in policy.compiled.programs.values() for o in p.ops if o.output.name == row.layer)
     single = program_of(op, policy.compiled.constants)

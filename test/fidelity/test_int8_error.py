@@ -11,9 +11,9 @@ from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Options, make_checkpoint
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
+from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.int8_error import Int8Report, int8_error
 from vla_simd_ros.fidelity.measure import Distance, distance
-from vla_simd_ros.fidelity.observations import random_observations
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.graph.int8_groups import Int8GroupError
 
@@ -31,9 +31,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 
 def report(checkpoint: Checkpoint, int8: str, executor: Any = None, max_rms: float = 0.2) -> Int8Report:
     said: list[str] = []
-    observations = random_observations(checkpoint, 2, 0)
+    cases = random_cases(checkpoint, 2, 0)
     executor = executor or ReferenceExecutor()
-    return int8_error(checkpoint, executor, int8, "float64", "", observations, said.append, max_rms)
+    return int8_error(checkpoint, executor, int8, "float64", "", cases, said.append, max_rms)
 
 
 def test_each_group_alone_and_all_together(checkpoint: Checkpoint) -> None:
@@ -52,8 +52,8 @@ def test_a_group_is_what_the_policy_computes_with_it(checkpoint: Checkpoint) -> 
     for int8 in ("head", ""):
         policy = instruct(checkpoint, "", int8)
         executable = ReferenceExecutor().load(policy.compiled)
-        observations = random_observations(checkpoint, 2, 0)
-        answers.append(np.stack([policy.run(executable, o)["action"] for o in observations]))
+        cases = random_cases(checkpoint, 2, 0)
+        answers.append(np.stack([policy.run(executable, case)["action"] for case in cases]))
     assert result.together.from_float64 == distance(*answers)
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
 from vla_simd_ros.fidelity.measure import distance
-from vla_simd_ros.fidelity.observations import random_observations
 from vla_simd_ros.fidelity.references import make_reference, references_for
 
 
@@ -20,9 +20,9 @@ def test_the_most_independent_reference_comes_first() -> None:
 
 
 def test_numpy_in_two_precisions(blind: Checkpoint) -> None:
-    (observation,) = random_observations(blind, 1, seed=0)
+    (case,) = random_cases(blind, 1, seed=0)
     single, double = (
-        make_reference("float64", blind, "", dtype).predict(observation) for dtype in (np.float32, np.float64)
+        make_reference("float64", blind, "", dtype).predict(case) for dtype in (np.float32, np.float64)
     )
 
     assert single.dtype == np.float32

@@ -11,7 +11,7 @@ from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.base import Executable
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
-from vla_simd_ros.fidelity.observations import random_observations
+from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.fidelity.trace import first_departure, trace
 from vla_simd_ros.graph.ir import Array, DType, Lifetime, Tensor
@@ -47,7 +47,7 @@ class Faulty:
 
 def test_the_engine_departs_nowhere(seeing: Checkpoint) -> None:
     policy = instruct(seeing, "")
-    entries = list(trace(SimdExecutor(threads=1), policy, random_observations(seeing, 1, seed=0)[0]))
+    entries = list(trace(SimdExecutor(threads=1), policy, random_cases(seeing, 1, seed=0)[0]))
 
     computed = [op.output for program in policy.compiled.programs.values() for op in program.ops]
     assert [entry.tensor for entry in entries] == [t for t in computed if t.dtype is DType.F32]
@@ -60,7 +60,7 @@ def test_finds_the_first_wrong_tensor(blind: Checkpoint, factor: float) -> None:
     policy = instruct(blind, "")
     ops = [op.output.name for program in policy.compiled.programs.values() for op in program.ops]
     name = ops[len(ops) // 2]
-    entries = list(trace(Faulty(name, factor), policy, random_observations(blind, 1, seed=0)[0]))
+    entries = list(trace(Faulty(name, factor), policy, random_cases(blind, 1, seed=0)[0]))
 
     first = first_departure(entries)
     assert first is not None

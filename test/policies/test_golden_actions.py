@@ -17,7 +17,8 @@ from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
-from vla_simd_ros.fidelity.measure import allowed, distance
+from vla_simd_ros.fidelity.cases import Case
+from vla_simd_ros.fidelity.measure import allowed, bound_with, distance
 from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
 from vla_simd_ros.inference import Observation
 
@@ -31,13 +32,13 @@ FLOAT64_BOUND = 2e-7
 class Golden:
     checkpoint: Checkpoint
     policy: InstructedPolicy
-    observations: list[Observation]
+    cases: list[Case]
     single: np.ndarray
     double: np.ndarray
 
     def run(self, executor: Executor) -> np.ndarray:
         executable = executor.load(self.policy.compiled)
-        return np.stack([self.policy.run(executable, o)["action"] for o in self.observations])
+        return np.stack([self.policy.run(executable, case)["action"] for case in self.cases])
 
 
 @pytest.fixture(scope="module", params=FILES, ids=lambda path: path.stem)
@@ -49,20 +50,22 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     make_checkpoint(recipe["policy"], folder, Options(cameras=cameras, **recipe["options"]))
     checkpoint = load_checkpoint(folder)
     policy = instruct(checkpoint, recipe["instruction"])
-    yield Golden(checkpoint, policy, _observations(data), data["actions_float32"], data["actions_float64"])
+    cases = _cases(data, recipe.get("num_steps"))
+    yield Golden(checkpoint, policy, cases, data["actions_float32"], data["actions_float64"])
     (folder / "model.safetensors").unlink()
 
 
-def _observations(data: Any) -> list[Observation]:
+def _cases(data: Any, num_steps: int | None) -> list[Case]:
     cameras = [key for key in data if key.startswith("image.")]
-    vectors = [data.get(key) for key in ("state", "env_state")]
-    return [
-        Observation(
-            {key.removeprefix("image."): data[key][index] for key in cameras},
-            *(None if vector is None else vector[index] for vector in vectors),
-        )
-        for index in range(len(data["actions_float64"]))
-    ]
+    # Of one query each: a policy has those that it takes.
+    given = [data.get(key) for key in ("state", "env_state", "valid", "noise")]
+
+    def case(index: int) -> Case:
+        images = {key.removeprefix("image."): data[key][index] for key in cameras}
+        *observed, noise = (None if values is None else values[index] for values in given)
+        return Case(Observation(images, *observed), noise, num_steps)
+
+    return [case(index) for index in range(len(data["actions_float64"]))]
 
 
 def test_every_policy_has_golden_files() -> None:
@@ -73,7 +76,10 @@ def test_every_policy_has_golden_files() -> None:
 def test_engine_gives_the_reference_actions(golden: Golden, isa: str) -> None:
     actions = golden.run(SimdExecutor(threads=1, isa=isa))
 
-    bound = allowed(distance(golden.single, golden.double).relative)
+    bound = allowed(
+        distance(golden.single, golden.double).relative,
+        bound_with("exact", golden.cases[0].num_steps is not None),
+    )
     assert actions.shape == golden.double.shape
     assert distance(actions, golden.double).relative <= bound
     assert distance(actions, golden.single).relative <= bound

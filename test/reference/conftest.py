@@ -10,8 +10,9 @@ import pytest
 from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Options, make_checkpoint
 from vla_simd_ros.executors.simd_executor import SimdExecutor
+from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.check import OutputReport, compare
-from vla_simd_ros.fidelity.observations import random_observations
+from vla_simd_ros.fidelity.measure import bound_with
 
 HERE = Path(__file__).parent
 
@@ -33,11 +34,18 @@ class Bench:
         return load_checkpoint(self.folder)
 
     def compare(
-        self, policy: str, options: Options, reference: str, instruction: str = "", observations: int = 2
+        self,
+        policy: str,
+        options: Options,
+        reference: str,
+        instruction: str = "",
+        observations: int = 2,
+        num_steps: int | None = None,
     ) -> OutputReport:
         checkpoint = self.checkpoint(policy, options)
-        seen = random_observations(checkpoint, observations, seed=0)
-        report = compare(checkpoint, SimdExecutor(), reference, instruction, seen, print)
+        cases = random_cases(checkpoint, observations, seed=0, num_steps=num_steps)
+        bound = bound_with("exact", cases[0].num_steps is not None)
+        report = compare(checkpoint, SimdExecutor(), reference, instruction, cases, print, bound)
         print(report)
         assert np.isfinite(report.largest)
         return report

@@ -12,6 +12,7 @@ from vla_simd_ros.benchmarks.op_times import ProfiledPolicy
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
+from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.inference import Observation, Policy
 
@@ -52,4 +53,4 @@ class ReferenceBackend:
 
     def query(self, observation: Observation) -> npt.NDArray[np.float64]:
         """See :class:`vla_simd_ros.benchmarks.backend.Backend`."""
-        return self._policy.run(self._executable, observation)["action"]
+        return self._policy.run(self._executable, Case(observation))["action"]

@@ -55,6 +55,39 @@ def add_int8(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_num_steps(parser: argparse.ArgumentParser) -> None:
+    """The solver's steps."""
+    parser.add_argument(
+        "--num-steps",
+        type=_num_steps,
+        metavar="N",
+        help="solver steps of a query, for a policy that iterates (default: the checkpoint's)",
+    )
+
+
+def add_seed(parser: argparse.ArgumentParser) -> None:
+    """The seed of a policy's noise."""
+    parser.add_argument(
+        "--seed",
+        type=seed,
+        metavar="N",
+        help="seed of the noise of a policy that iterates (default: other noise each time)",
+    )
+
+
+def seed(text: str) -> int:
+    """A seed, for argparse."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no seed, expected an integer, 0 or more")
+    return int(text)
+
+
+def _num_steps(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of steps, expected 1 or more")
+    return int(text)
+
+
 def setting_changes(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that the command line names. Raises SettingError for one that does not exist,
     or that does not go with ``--exact``."""

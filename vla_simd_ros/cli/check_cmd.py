@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_choice
+from vla_simd_ros.cli.arguments import add_int8, add_num_steps, add_settings, engine_choice, seed
 from vla_simd_ros.cli.convolution_check import convolution_table
 from vla_simd_ros.cli.int8_check import check_int8
 from vla_simd_ros.fidelity.measure import MAX_RMS
@@ -19,10 +19,10 @@ from vla_simd_ros.fidelity.measure import MAX_RMS
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
     from vla_simd_ros.executors.simd_executor import SimdExecutor
+    from vla_simd_ros.fidelity.cases import Case
     from vla_simd_ros.fidelity.check import OutputReport
     from vla_simd_ros.fidelity.convolution_error import ConvolutionError
     from vla_simd_ros.fidelity.trace import TraceEntry
-    from vla_simd_ros.inference import Observation
 
 _INSTRUCTION = "put the tape into the box"
 
@@ -40,12 +40,19 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
     parser.add_argument(
         "--reference",
-        choices=("lerobot", "torch", "float64"),
-        help="LeRobot's own policy (act), this package's PyTorch network (impact), or the same graph in "
-        "numpy (any policy); default: the most independent one that the policy has",
+        choices=("lerobot", "original", "torch", "float64"),
+        help="LeRobot's own policy, that of its authors, this package's network in PyTorch, or the same "
+        "graph in numpy (any policy); default: the most independent one that the policy has",
     )
     parser.add_argument("--observations", type=_positive, default=4, metavar="N", help="default: 4")
-    parser.add_argument("--seed", type=_seed, default=0, help="seed of the observations (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="seed of the observations (default: 0)")
+    add_num_steps(parser)
+    parser.add_argument(
+        "--noise-seed",
+        type=seed,
+        default=0,
+        help="seed of the noise of a policy that iterates, the same for both sides (default: 0)",
+    )
     parser.add_argument(
         "--instruction", default=_INSTRUCTION, help=f"for policies that take one (default: '{_INSTRUCTION}')"
     )
@@ -66,31 +73,33 @@ def run(args: argparse.Namespace) -> int:
     """Compare, print, and return 0 if the actions are within the bound."""
     from vla_simd_ros.checkpoints import load_checkpoint
     from vla_simd_ros.executors.simd_executor import SimdExecutor
+    from vla_simd_ros.fidelity.cases import random_cases
     from vla_simd_ros.fidelity.check import compare, trace_tensors
     from vla_simd_ros.fidelity.measure import bound_with
-    from vla_simd_ros.fidelity.observations import random_observations
     from vla_simd_ros.fidelity.references import references_for
 
     checkpoint = load_checkpoint(args.checkpoint)
     reference = args.reference or references_for(checkpoint.type)[0]
     chosen = engine_choice(args, checkpoint, args.int8)
     executor = SimdExecutor(chosen.settings)
-    bound = bound_with(executor.settings.convolution)
-    observations = random_observations(checkpoint, args.observations, args.seed)
+    cases = random_cases(
+        checkpoint, args.observations, args.seed, noise_seed=args.noise_seed, num_steps=args.num_steps
+    )
+    bound = bound_with(executor.settings.convolution, cases[0].num_steps is not None)
     if args.int8:
-        return check_int8(args, checkpoint, executor, chosen.int8, reference, observations, _progress)
-    report = compare(checkpoint, executor, reference, args.instruction, observations, _progress, bound)
+        return check_int8(args, checkpoint, executor, chosen.int8, reference, cases, _progress)
+    report = compare(checkpoint, executor, reference, args.instruction, cases, _progress, bound)
     entries: list[TraceEntry] = []
     if args.trace or not report.passed:
         _progress("tensor by tensor against float64")
-        entries = trace_tensors(checkpoint, executor, args.instruction, observations[0], bound)
-    layers = _convolution_errors(args, checkpoint, executor, observations)
+        entries = trace_tensors(checkpoint, executor, args.instruction, cases[0], bound)
+    layers = _convolution_errors(args, checkpoint, executor, cases)
     _print(args, report, reference, executor)
     _print_trace(entries, args.trace)
     if layers is not None:
         print("\n".join(["", *convolution_table(layers)]))
     if args.json:
-        content = _to_json(args, report, reference, executor, entries)
+        content = _to_json(args, report, reference, executor, entries, cases[0].num_steps)
         if layers is not None:
             content["convolutions"] = [asdict(layer) for layer in layers]
         args.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -101,7 +110,7 @@ def _convolution_errors(
     args: argparse.Namespace,
     checkpoint: Checkpoint,
     executor: SimdExecutor,
-    observations: Sequence[Observation],
+    cases: Sequence[Case],
 ) -> list[ConvolutionError] | None:
     """The error of each convolution where the command line chooses the algorithm."""
     if args.convolution is None and not args.exact:
@@ -110,7 +119,7 @@ def _convolution_errors(
     from vla_simd_ros.fidelity.programs import instruct
 
     _progress("convolution by convolution against the direct method")
-    return convolution_errors(executor, instruct(checkpoint, args.instruction), observations)
+    return convolution_errors(executor, instruct(checkpoint, args.instruction), cases)
 
 
 def _positive(text: str) -> int:
@@ -127,12 +136,6 @@ def _share(text: str) -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"'{text}' is no relative error, expected a number above 0")
     return value
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is no seed, expected an integer, 0 or more")
-    return int(text)
 
 
 def _progress(what: str) -> None:
@@ -166,13 +169,13 @@ def _print_trace(entries: list[TraceEntry], everything: bool) -> None:
             shape = "x".join(map(str, entry.tensor.shape))
             error, single = entry.error.relative, entry.departure.relative
             mark = "  departs" if entry.departs else ""
-            print(f"{entry.tensor.name:44}{shape:>14}{error:11.3e}{single:11.3e}{mark}")
+            print(f"{entry.name:44}{shape:>14}{error:11.3e}{single:11.3e}{mark}")
     first = first_departure(entries)
     if first is None:
         print("no tensor departs from the float64 run of the same programs")
     else:
         print(
-            f"first tensor that departs: {first.tensor.name} (block {first.tensor.block}), "
+            f"first tensor that departs: {first.name} (block {first.tensor.block}), "
             f"by {first.error.relative:.3e} of its largest value; "
             f"plain float32 by {first.departure.relative:.3e}"
         )
@@ -184,6 +187,7 @@ def _to_json(
     reference: str,
     executor: SimdExecutor,
     entries: list[TraceEntry],
+    num_steps: int | None,
 ) -> dict[str, Any]:
     from vla_simd_ros.fidelity.trace import first_departure
 
@@ -196,7 +200,8 @@ def _to_json(
         "settings": executor.settings.changed(),
         "observations": args.observations,
         "seed": args.seed,
+        "num_steps": num_steps,
         "outputs": [report.to_json()],
         "passed": report.passed,
-        "first_departure": None if first is None else first.tensor.name,
+        "first_departure": None if first is None else first.name,
     }

@@ -12,9 +12,9 @@ from vla_simd_ros.benchmarks.table import markdown_table
 if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
     from vla_simd_ros.executors.simd_executor import SimdExecutor
+    from vla_simd_ros.fidelity.cases import Case
     from vla_simd_ros.fidelity.int8_error import Int8Report
     from vla_simd_ros.fidelity.measure import Distance
-    from vla_simd_ros.inference import Observation
 
 _WORST = 10
 
@@ -25,17 +25,17 @@ def check_int8(
     executor: SimdExecutor,
     int8: str,
     reference: str,
-    observations: Sequence[Observation],
+    cases: Sequence[Case],
     progress: Callable[[str], None],
 ) -> int:
     """Measure, print, and return 0 if all groups together add no more error than allowed."""
     from vla_simd_ros.fidelity.int8_error import int8_error
 
     report = int8_error(
-        checkpoint, executor, int8, reference, args.instruction, observations, progress, args.max_rms
+        checkpoint, executor, int8, reference, args.instruction, cases, progress, args.max_rms
     )
     engine = f"{executor.isa}, int8 {executor.int8_isa}, convolution {executor.settings.convolution}"
-    print(f"{args.checkpoint}: engine ({engine}), {len(observations)} observations, reference {reference}\n")
+    print(f"{args.checkpoint}: engine ({engine}), {len(cases)} observations, reference {reference}\n")
     print("\n".join(tables(report)))
     if args.json:
         content = {
@@ -44,7 +44,7 @@ def check_int8(
             "isa": executor.isa,
             "int8_isa": executor.int8_isa,
             "settings": executor.settings.changed(),
-            "observations": len(observations),
+            "observations": len(cases),
             "seed": args.seed,
             **report.to_json(),
         }

@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.base import Executor
+from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.measure import BOUND, Distance, allowed, distance
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.fidelity.references import make_reference
 from vla_simd_ros.fidelity.trace import TraceEntry, trace
-from vla_simd_ros.inference import Observation, Policy
+from vla_simd_ros.inference import Policy
 
 Array = npt.NDArray[Any]
 
@@ -59,22 +60,22 @@ def compare(
     executor: Executor,
     reference: str,
     instruction: str,
-    observations: list[Observation],
+    cases: list[Case],
     progress: Callable[[str], None],
     bound: float = BOUND,
 ) -> OutputReport:
-    """Actions of ``executor`` against those of ``reference``, from raw observations on both sides.
+    """Actions of ``executor`` against those of ``reference``, both given the same ``cases``.
 
     ``progress`` is told what runs next; ``bound`` is allowed at least. Raises
     `UnavailableReferenceError`, `CheckpointError`.
     """
-    progress(f"engine, {len(observations)} observations")
-    ours = _predict_with(executor, checkpoint, instruction, observations)
+    progress(f"engine, {len(cases)} observations")
+    ours = _predict_with(executor, checkpoint, instruction, cases)
     expected = {}
     for dtype in (np.float32, np.float64):
         progress(f"reference {reference} in {np.dtype(dtype).name}")
         model = make_reference(reference, checkpoint, instruction, dtype)
-        expected[dtype] = np.stack([model.predict(observation) for observation in observations])
+        expected[dtype] = np.stack([model.predict(case) for case in cases])
     single, double = expected[np.float32], expected[np.float64]
     return OutputReport(
         name="action",
@@ -91,16 +92,19 @@ def trace_tensors(
     checkpoint: Checkpoint,
     executor: Executor,
     instruction: str,
-    observation: Observation,
+    case: Case,
     bound: float = BOUND,
 ) -> list[TraceEntry]:
     """Every tensor of one query against the float64 run of the same programs."""
-    return list(trace(executor, instruct(checkpoint, instruction), observation, bound))
+    return list(trace(executor, instruct(checkpoint, instruction), case, bound))
 
 
-def _predict_with(
-    executor: Executor, checkpoint: Checkpoint, instruction: str, observations: list[Observation]
-) -> Array:
+def _predict_with(executor: Executor, checkpoint: Checkpoint, instruction: str, cases: list[Case]) -> Array:
     policy = Policy(checkpoint, executor)
     policy.set_instruction(instruction)
-    return np.stack([policy.query(observation).actions for observation in observations])
+    return np.stack([_actions(policy, case) for case in cases])
+
+
+def _actions(policy: Policy, case: Case) -> Array:
+    query = policy.query(case.observation, noise=case.noise, num_steps=case.num_steps, prefix=case.prefix)
+    return query.actions

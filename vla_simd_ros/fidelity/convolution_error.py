@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from vla_simd_ros.executors.base import Executable
 from vla_simd_ros.executors.simd_executor import SimdExecutor
+from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.measure import Distance, distance
 from vla_simd_ros.fidelity.programs import InstructedPolicy
 from vla_simd_ros.graph.ir import Array, Lifetime, Op
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.graph.single_operation import program_of
-from vla_simd_ros.inference import Observation
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,17 @@ class ConvolutionError:
 
 
 def convolution_errors(
-    executor: SimdExecutor, policy: InstructedPolicy, observations: Sequence[Observation]
+    executor: SimdExecutor, policy: InstructedPolicy, cases: Sequence[Case]
 ) -> list[ConvolutionError]:
-    """For every convolution, in execution order, on the inputs that it has in a query of ``executor``."""
+    """For every convolution, in execution order, on the inputs that it has in a query of ``executor``; in its
+    last step for those of steps."""
     policy = policy.keeping_every_tensor()
     ops = [op for p in policy.compiled.programs.values() for op in p.ops if op.kind == "conv2d"]
     direct = SimdExecutor(executor.settings.but(convolution="direct", convolution_layers=""))
     run = executor.load(policy.compiled)
     errors: dict[Op, list[Distance]] = {op: [] for op in ops}
-    for observation in observations:
-        policy.run(run, observation)
+    for case in cases:
+        policy.run(run, case)
         for op in ops:
             expected = _again(direct, op, policy.compiled, run)
             errors[op].append(distance(run.tensor(op.output), expected))

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.executors.int8_choice import choose_int8
+from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.measure import MAX_RMS, Distance, distance
 from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
 from vla_simd_ros.fidelity.references import make_reference
 from vla_simd_ros.graph.int8_groups import Int8GroupError, int8_groups
 from vla_simd_ros.graph.ir import Op, Tensor
-from vla_simd_ros.inference import Observation
 
 Array = npt.NDArray[Any]
 Progress = Callable[[str], None]
@@ -67,17 +67,15 @@ class Int8Report:
 class _Engine:
     """Actions of one policy with different layers in int8."""
 
-    def __init__(
-        self, executor: Executor, policy: InstructedPolicy, observations: Sequence[Observation]
-    ) -> None:
+    def __init__(self, executor: Executor, policy: InstructedPolicy, cases: Sequence[Case]) -> None:
         self._executor = executor
         self._policy = policy
-        self._observations = observations
+        self._cases = cases
 
     def actions(self, layers: Collection[Tensor], count: int | None = None) -> Array:
         policy = self._policy.with_int8(layers)
         executable = self._executor.load(policy.compiled)
-        return np.stack([policy.run(executable, o)["action"] for o in self._observations[:count]])
+        return np.stack([policy.run(executable, case)["action"] for case in self._cases[:count]])
 
 
 def int8_error(
@@ -86,7 +84,7 @@ def int8_error(
     int8: str,
     reference: str,
     instruction: str,
-    observations: Sequence[Observation],
+    cases: Sequence[Case],
     progress: Progress,
     max_rms: float = MAX_RMS,
 ) -> Int8Report:
@@ -100,8 +98,8 @@ def int8_error(
         raise Int8GroupError(f"int8 '{int8}' leaves everything in fp32, expected some of {', '.join(known)}")
     progress(f"reference {reference} in float64")
     model = make_reference(reference, checkpoint, instruction, np.float64)
-    exact = np.stack([model.predict(observation) for observation in observations])
-    engine = _Engine(executor, policy, observations)
+    exact = np.stack([model.predict(case) for case in cases])
+    engine = _Engine(executor, policy, cases)
     progress("engine in fp32")
     single = engine.actions(())
 

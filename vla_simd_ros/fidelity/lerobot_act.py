@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
-from vla_simd_ros.inference import Observation
 
 Array = npt.NDArray[Any]
 
@@ -48,8 +48,9 @@ class LeRobotAct:
             lambda module, inputs: tuple(x.to(module.weight.dtype) for x in inputs)
         )
 
-    def predict(self, observation: Observation) -> Array:
+    def predict(self, case: Case) -> Array:
         """Actions ``[chunk, A]`` in robot units."""
+        observation = case.observation
         batch = {self._cameras[name].name: self._frame(x) for name, x in observation.images.items()}
         for key, values in (
             ("observation.state", observation.state),
@@ -67,3 +68,8 @@ class LeRobotAct:
         """Channels first, 0 to 1, as LeRobot's datasets and robots give them."""
         pixels = self._torch.from_numpy(image).permute(2, 0, 1).contiguous()
         return pixels.to(self._dtype) / 255
+
+
+def reference(checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]]) -> LeRobotAct:
+    """See :mod:`vla_simd_ros.fidelity.references`."""
+    return LeRobotAct(checkpoint, dtype)

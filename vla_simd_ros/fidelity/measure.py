@@ -16,6 +16,8 @@ Array = npt.NDArray[Any]
 BOUND = 2e-6
 # The same where convolutions may be computed by Winograd's method on tiles of 4x4.
 WINOGRAD4_BOUND = 2e-5
+# By how much these grow for a policy that iterates: an error goes through the network again in each step.
+ITERATING_FACTOR = 5.0
 # Relative RMS of the actions with layers in int8, unless said otherwise.
 MAX_RMS = 0.05
 # Where the float32 reference itself departs from its float64 run by more than the bound.
@@ -42,9 +44,10 @@ def distance(actual: Array, expected: Array) -> Distance:
     return Distance(absolute, absolute / largest if largest else float(absolute > 0), rms)
 
 
-def bound_with(convolution: str) -> float:
-    """The bound on the relative error with a setting for convolutions."""
-    return BOUND if convolution in EXACT_CONVOLUTIONS else WINOGRAD4_BOUND
+def bound_with(convolution: str, iterates: bool = False) -> float:
+    """The bound on the relative error with a setting for convolutions, and for a policy that iterates."""
+    bound = BOUND if convolution in EXACT_CONVOLUTIONS else WINOGRAD4_BOUND
+    return bound * ITERATING_FACTOR if iterates else bound
 
 
 def allowed(departure: float, bound: float = BOUND) -> float:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint, Feature, FeatureKind
 from vla_simd_ros.inference import Observation
+from vla_simd_ros.policies.registry import define_policy
 
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
@@ -18,8 +21,30 @@ _NOISE = 24
 
 
 def random_observations(checkpoint: Checkpoint, count: int, seed: int) -> list[Observation]:
-    """``count`` observations within the range that the checkpoint's statistics describe."""
-    return [_observation(checkpoint, np.random.default_rng([seed, index])) for index in range(count)]
+    """``count`` observations within the range that the checkpoint's statistics describe. Where the policy
+    takes several observation steps, every third one begins an episode: its first step repeats the second."""
+    steps = define_policy(checkpoint).spec.observation_steps
+    generators = [np.random.default_rng([seed, index]) for index in range(count)]
+    if steps == 1:
+        return [_observation(checkpoint, rng) for rng in generators]
+    return [_history(checkpoint, rng, steps, index % 3 == 1) for index, rng in enumerate(generators)]
+
+
+def _history(checkpoint: Checkpoint, rng: np.random.Generator, steps: int, begins: bool) -> Observation:
+    parts = [_observation(checkpoint, rng) for _ in range(steps)]
+    if begins:
+        parts[0] = parts[1]
+    return Observation(
+        {name: np.stack([part.images[name] for part in parts]) for name in parts[0].images},
+        _stacked([part.state for part in parts]),
+        _stacked([part.env_state for part in parts]),
+        np.arange(steps) >= int(begins),
+    )
+
+
+def _stacked(vectors: list[npt.NDArray[np.floating[Any]] | None]) -> npt.NDArray[np.floating[Any]] | None:
+    present = [vector for vector in vectors if vector is not None]
+    return np.stack(present) if present else None
 
 
 def _observation(checkpoint: Checkpoint, rng: np.random.Generator) -> Observation:

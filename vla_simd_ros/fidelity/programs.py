@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,35 +10,60 @@ import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.base import Executable
+from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.int8_groups import group_names
-from vla_simd_ros.graph.ir import Array, Tensor
+from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
 from vla_simd_ros.graph.passes.quantize import with_int8_layers
-from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES, CompiledPolicy, Program
-from vla_simd_ros.inference import Observation, observation_inputs
+from vla_simd_ros.graph.programs import CompiledPolicy, Program
+from vla_simd_ros.inference import make_sampler, observation_inputs
 from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.sampling import Sampler
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A program that has run, which step it was (from 1), and its outputs."""
+
+    lifetime: Lifetime
+    step: int | None
+    outputs: Mapping[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
 class InstructedPolicy:
-    """Compiled programs, and the instruction's tokens where the policy takes one."""
+    """Compiled programs, the instruction's tokens where the policy takes one, and what repeats its steps
+    where it iterates."""
 
     spec: PolicySpec
     compiled: CompiledPolicy
     token_ids: npt.NDArray[np.int32] | None
+    sampler: Sampler | None = None
 
-    def run(self, executable: Executable, observation: Observation) -> dict[str, Array]:
-        """Run every program once; the outputs in the executor's own precision."""
-        values = observation_inputs(self.spec, observation)
+    def run(self, executable: Executable, case: Case) -> dict[str, Array]:
+        """Run every program, the step program as often as it takes; the last outputs of each in the
+        executor's own precision."""
+        outputs: dict[str, Array] = {}
+        for part in self.parts(executable, case):
+            outputs |= part.outputs
+        return outputs
+
+    def parts(self, executable: Executable, case: Case) -> Iterator[Part]:
+        """The same, pausing after each program and each step."""
+        values = observation_inputs(self.spec, case.observation)
         if self.token_ids is not None:
             values["token_ids"] = self.token_ids
-        outputs: dict[str, Array] = {}
-        for lifetime in RUNTIME_LIFETIMES:
+        if self.sampler is not None:
+            values |= self.sampler.prefix_inputs(case.prefix)
+        for lifetime in (Lifetime.EPISODE, Lifetime.QUERY):
             inputs = {name: values[name] for name in self.compiled.programs[lifetime].inputs}
-            outputs |= executable.run(lifetime, inputs)
-        return outputs
+            yield Part(lifetime, None, executable.run(lifetime, inputs))
+        if self.sampler is not None:
+            plan = self.sampler.plan(case.noise, case.num_steps, case.prefix)
+            for step, outputs in enumerate(self.sampler.iterate(executable, plan), 1):
+                yield Part(Lifetime.STEP, step, outputs)
 
     def keeping_every_tensor(self) -> InstructedPolicy:
         """The same programs, providing every tensor they compute."""
@@ -62,4 +87,5 @@ def instruct(checkpoint: Checkpoint, instruction: str, int8: str | Sequence[str]
     if policy.spec.uses_instruction:
         ids = np.array(checkpoint.tokenizer().encode(instruction), np.int32)
     graph = policy.build(None if ids is None else len(ids))
-    return InstructedPolicy(policy.spec, compile_graph(graph, FoldCache(), group_names(int8)), ids)
+    compiled = compile_graph(graph, FoldCache(), group_names(int8))
+    return InstructedPolicy(policy.spec, compiled, ids, make_sampler(policy, None))

@@ -1,11 +1,19 @@
 """Reference implementations, each runnable in float32 and in float64 on raw observations.
 
-PyTorch and LeRobot are imported only when a reference of theirs is asked for.
+The independent references of a policy are the modules ``<reference>_<policy>.py`` of this folder, for example
+``lerobot_act.py``; one that is added there is found by its name. Such a module defines
+
+    def reference(checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]]) -> Reference
+
+and imports PyTorch, LeRobot and the like only when that is called, raising UnavailableReferenceError where
+they are not installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,20 +21,27 @@ import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
+from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
 from vla_simd_ros.fidelity.programs import instruct
-from vla_simd_ros.inference import Observation
 
 Array = npt.NDArray[Any]
-LEROBOT, TORCH, FLOAT64 = "lerobot", "torch", "float64"
-REFERENCES = (LEROBOT, TORCH, FLOAT64)
+FLOAT64 = "float64"
+INDEPENDENT = ("lerobot", "original", "torch")
+"""Kinds of independent references, the most independent first: LeRobot's own policy, what the policy's
+authors published, this package's network in PyTorch."""
+REFERENCES = (*INDEPENDENT, FLOAT64)
 
 
 class Reference(Protocol):
-    """A policy's reference implementation at one precision."""
+    """A policy's reference implementation at one precision, with its instruction."""
 
-    def predict(self, observation: Observation) -> Array:
-        """Actions ``[chunk, A]`` in robot units, in the reference's precision."""
+    def predict(self, case: Case) -> Array:
+        """Actions ``[chunk, A]`` in robot units, in the reference's precision.
+
+        A policy that iterates begins with ``case.noise`` and takes ``case.num_steps`` steps; both are always
+        there. ``case.observation`` is raw: uint8 frames, vectors in robot units.
+        """
         ...
 
 
@@ -37,23 +52,8 @@ class _Numpy:
         self._policy = instruct(checkpoint, instruction)
         self._executable = ReferenceExecutor(dtype).load(self._policy.compiled)
 
-    def predict(self, observation: Observation) -> Array:
-        return self._policy.run(self._executable, observation)["action"]
-
-
-class _Impact:
-    def __init__(self, checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]]) -> None:
-        import torch
-
-        from vla_simd_ros.training.impact_predictor import ImpactPredictor
-
-        self._instruction = instruction
-        self._predictor = ImpactPredictor(checkpoint, torch.float64 if dtype is np.float64 else torch.float32)
-
-    def predict(self, observation: Observation) -> Array:
-        observed = (observation.images, observation.state, observation.env_state)
-        actions: Array = self._predictor.predict(*observed, self._instruction)
-        return actions
+    def predict(self, case: Case) -> Array:
+        return self._policy.run(self._executable, case)["action"]
 
 
 def make_reference(
@@ -68,23 +68,17 @@ def make_reference(
         raise UnavailableReferenceError(
             f"there is no reference '{name}' for policy '{checkpoint.type}', expected one of {known}"
         )
-    return _MAKERS[name](checkpoint, instruction, dtype)
+    if name == FLOAT64:
+        return _Numpy(checkpoint, instruction, dtype)
+    module = importlib.import_module(_module(name, checkpoint.type))
+    reference: Reference = module.reference(checkpoint, instruction, dtype)
+    return reference
 
 
 def references_for(policy: str) -> Sequence[str]:
     """References of a policy, the most independent first."""
-    return (*_INDEPENDENT.get(policy, ()), FLOAT64)
+    return (*(name for name in INDEPENDENT if find_spec(_module(name, policy))), FLOAT64)
 
 
-def _lerobot(checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]]) -> Reference:
-    from vla_simd_ros.fidelity.lerobot_act import LeRobotAct
-
-    return LeRobotAct(checkpoint, dtype)
-
-
-_INDEPENDENT = {"act": (LEROBOT,), "impact": (TORCH,)}
-_MAKERS: dict[str, Callable[[Checkpoint, str, type[np.floating[Any]]], Reference]] = {
-    LEROBOT: _lerobot,
-    TORCH: _Impact,
-    FLOAT64: _Numpy,
-}
+def _module(name: str, policy: str) -> str:
+    return f"{__package__}.{name}_{policy}"
