@@ -13,6 +13,7 @@ from vla_simd_ros.graph.ir import Array
 from vla_simd_ros.policies.base import PolicySpec
 
 CAMERAS = (Camera("front", 40, 56), Camera("wrist", 33, 47))
+SAME_SIZE = (Camera("front", 40, 56), Camera("wrist", 40, 56))
 SIZES: dict[str, Any] = {
     "dim_model": 32,
     "heads": 4,
@@ -29,16 +30,32 @@ TEXT: dict[str, Any] = {
     "text_config.num_heads": 4,
     "tokenizer_max_length": 8,
 }
+DIFFUSION: dict[str, Any] = {
+    "down_dims": [16, 32],
+    "n_groups": 4,
+    "kernel_size": 3,
+    "horizon": 8,
+    "diffusion_step_embed_dim": 16,
+    "spatial_softmax_num_keypoints": 5,
+    "num_train_timesteps": 12,
+}
+# Cameras, sizes and settings of a policy.
+_SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
+    "act": (CAMERAS, SIZES, {}),
+    "diffusion": (SAME_SIZE, {"chunk_size": 5}, DIFFUSION),
+    "impact": (CAMERAS, SIZES, TEXT),
+}
 
 
 def small_options(
     policy: str, sizes: dict[str, Any] | None = None, settings: dict[str, Any] | None = None, **changes: Any
 ) -> Options:
     """Options of a small checkpoint; ``sizes`` and ``settings`` are added to the small ones."""
+    cameras, small_sizes, small_settings = _SMALL[policy]
     base = Options(
-        cameras=CAMERAS,
-        sizes={**SIZES, **(sizes or {})},
-        settings={**(TEXT if policy == "impact" else {}), **(settings or {})},
+        cameras=cameras,
+        sizes={**small_sizes, **(sizes or {})},
+        settings={**small_settings, **(settings or {})},
     )
     return dataclasses.replace(base, **changes)
 
@@ -51,13 +68,15 @@ def with_config(checkpoint: Checkpoint, **fields: Any) -> Checkpoint:
 def random_inputs(spec: PolicySpec, tokens: int = 0, seed: int = 0) -> dict[str, Array]:
     """Values for a policy's runtime inputs."""
     rng = np.random.default_rng(seed)
+    steps = spec.observation_steps
     values: dict[str, Array] = {
-        f"image.{name}": rng.integers(0, 256, (camera.height, camera.width, 3), dtype=np.uint8)
+        f"image.{name}{suffix}": rng.integers(0, 256, (camera.height, camera.width, 3), dtype=np.uint8)
         for name, camera in spec.cameras.items()
+        for suffix in ([""] if steps == 1 else [f".{step}" for step in range(steps)])
     }
     for name, width in (("state", spec.state_dim), ("env_state", spec.env_state_dim)):
         if width:
-            values[name] = rng.normal(size=(1, width)).astype(np.float32)
+            values[name] = rng.normal(size=(steps, width)).astype(np.float32)
     if tokens:
         values["token_ids"] = rng.integers(2, 30000, tokens).astype(np.int32)
     return values

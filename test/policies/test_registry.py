@@ -17,6 +17,6 @@ def test_the_checkpoint_s_type_chooses(checkpoint: Callable[..., Checkpoint], po
 def test_an_unknown_type_is_named(checkpoint: Callable[..., Checkpoint]) -> None:
     other = dataclasses.replace(checkpoint("act"), type="vqbet")
     with pytest.raises(
-        CheckpointError, match="policy type 'vqbet' is not supported, expected one of act, impact"
+        CheckpointError, match="policy type 'vqbet' is not supported, expected one of act, diffusion, impact"
     ):
         define_policy(other)

@@ -8,9 +8,14 @@ from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.checkpoints.errors import CheckpointError
 from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.base import PolicyDefinition
+from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
 
-_POLICIES: dict[str, Callable[[Checkpoint], PolicyDefinition]] = {"act": ActPolicy, "impact": ImpactPolicy}
+_POLICIES: dict[str, Callable[[Checkpoint], PolicyDefinition]] = {
+    "act": ActPolicy,
+    "diffusion": DiffusionPolicy,
+    "impact": ImpactPolicy,
+}
 POLICY_TYPES = tuple(_POLICIES)
 
 

@@ -65,21 +65,22 @@ class Weights:
 
     def __init__(self, source: TensorSource, prefix: str = "") -> None:
         self._source = source
-        self._prefix = prefix
+        self.prefix = prefix
+        """What the names of these weights begin with in the checkpoint."""
         self._lazy: dict[Hashable, LazyArray] = {}
         self._arrays: dict[Hashable, Array] = {}
 
     def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
         """The stored tensor's shape; ``expected`` is checked where given."""
-        return self._source.shape(self._prefix + name, expected)
+        return self._source.shape(self.prefix + name, expected)
 
     def array(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
         """The values of a small stored tensor, which stay in memory; ``shape`` is checked where given."""
-        return self.made(("stored", name, shape), lambda: self._source.tensor(self._prefix + name, shape))
+        return self.made(("stored", name, shape), lambda: self._source.tensor(self.prefix + name, shape))
 
     def constant(self, b: Builder, name: str, *shape: int) -> Tensor:
         """The stored tensor of the given shape in a graph."""
-        return b.constant(self._prefix + name, self._stored(name, shape))
+        return b.constant(self.prefix + name, self._stored(name, shape))
 
     def filters(self, b: Builder, name: str, outputs: int, inputs: int, kernel: int) -> Tensor:
         """A convolution's filters, stored [outputs, inputs, kh, kw], as [outputs, kh, kw, inputs]."""
@@ -89,7 +90,32 @@ class Weights:
             shape = outputs, kernel, kernel, inputs
             return MadeArray(shape, np.float32, lambda: stored.array().transpose(0, 2, 3, 1))
 
-        return b.constant(self._prefix + name, _once(self._lazy, (name, "nhwc"), channels_last))
+        return b.constant(self.prefix + name, _once(self._lazy, (name, "nhwc"), channels_last))
+
+    def line_filters(self, b: Builder, name: str, outputs: int, inputs: int, kernel: int) -> Tensor:
+        """Filters of a convolution along a line, stored [outputs, inputs, k], as [outputs, 1, k, inputs]."""
+        stored = self._stored(name, (outputs, inputs, kernel))
+
+        def channels_last() -> LazyArray:
+            shape = outputs, 1, kernel, inputs
+            return MadeArray(shape, np.float32, lambda: stored.array().transpose(0, 2, 1)[:, None])
+
+        return b.constant(self.prefix + name, _once(self._lazy, (name, "line"), channels_last))
+
+    def transposed_line_filters(
+        self, b: Builder, name: str, channels: int, kernel: int, taps: tuple[int, ...]
+    ) -> Tensor:
+        """Taps of a transposed convolution, stored [inputs, outputs, k], as [outputs, 1, taps, inputs]."""
+        stored = self._stored(name, (channels, channels, kernel))
+
+        def chosen() -> LazyArray:
+            shape = channels, 1, len(taps), channels
+            return MadeArray(
+                shape, np.float32, lambda: stored.array()[:, :, list(taps)].transpose(1, 2, 0)[:, None]
+            )
+
+        tensor_name = f"{self.prefix}{name}.{'+'.join(map(str, taps))}"
+        return b.constant(tensor_name, _once(self._lazy, (name, taps), chosen))
 
     def check_mapped(self) -> None:
         """Raise CheckpointError where the values of a mapped tensor have changed."""
@@ -104,7 +130,7 @@ class Weights:
         return b.constant(name, self.made(("zeros", shape), lambda: np.zeros(shape, np.float32)))
 
     def _stored(self, name: str, shape: tuple[int, ...]) -> LazyArray:
-        full_name = self._prefix + name
+        full_name = self.prefix + name
 
         def stored() -> LazyArray:
             return StoredArray(self._source, full_name, self._source.shape(full_name, shape))

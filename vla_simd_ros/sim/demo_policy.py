@@ -45,6 +45,15 @@ class Small:
 
 SMALL = {
     "act": Small(_SMALL_TRANSFORMER),
+    "diffusion": Small(
+        {"chunk_size": 50},
+        {
+            "down_dims": [32, 64],
+            "diffusion_step_embed_dim": 32,
+            "noise_scheduler_type": "DDIM",
+            "num_inference_steps": 5,
+        },
+    ),
     "impact": Small(
         _SMALL_TRANSFORMER,
         {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from vla_simd_ros.checkpoints.synthesis import Camera, OptionError, Options, make_checkpoint
 from vla_simd_ros.checkpoints.synthesis.act import act_recipe
+from vla_simd_ros.checkpoints.synthesis.diffusion import diffusion_recipe
 from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
+from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
 
 TOP = (Camera("top", 480, 640),)
 TINY = {
@@ -44,6 +47,37 @@ def test_full_size_impact_has_the_parameters_of_the_paper() -> None:
     assert query == pytest.approx(60e6, rel=0.01)
     assert tensors["model.film_head.net.weight"].shape == (1920, 512)
     assert "model.backbone.stages.3.1.conv2.weight" in tensors
+
+
+def test_full_size_diffusion_has_the_parameters_of_lerobot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """262.7 M with one camera, of which the U-Net has 251.5 M; statistics and coordinates not counted."""
+    # Numbers that are not looked at need not be drawn.
+    monkeypatch.setattr(WeightMaker, "draw", lambda self, name, shape, low, high: np.zeros(shape, np.float32))
+    tensors = diffusion_recipe(Options(cameras=(Camera("top", 96, 96),), state_dim=2, action_dim=2)).tensors
+
+    learned = {name: v.size for name, v in tensors.items() if "running_" not in name and "grid" not in name}
+    assert sum(learned.values()) == 262_709_026
+    assert sum(size for name, size in learned.items() if ".unet." in name) == 251_511_938
+    assert tensors["diffusion.rgb_encoder.0.pool.pos_grid"].shape == (9, 2)
+
+
+def test_diffusion_without_scales_or_separate_encoders() -> None:
+    settings = {
+        "down_dims": [8, 16],
+        "use_film_scale_modulation": False,
+        "use_separate_rgb_encoder_per_camera": False,
+        "use_group_norm": True,
+        "resize_shape": [50, 40],
+        "crop_ratio": 0.9,
+    }
+    recipe = diffusion_recipe(Options(settings=settings))
+
+    assert recipe.config["crop_shape"] == [45, 36]
+    assert recipe.tensors["diffusion.rgb_encoder.pool.pos_grid"].shape == (2 * 2, 2)
+    assert not any("running_" in name for name in recipe.tensors)
+    # Two moments of 6 joints and 2 x 64 coordinates each, beside the step's 128.
+    modulation = recipe.tensors["diffusion.unet.mid_modules.0.cond_encoder.1.weight"]
+    assert modulation.shape == (16, 128 + 2 * (6 + 2 * 64))
 
 
 def test_configuration_follows_the_options() -> None:
@@ -113,7 +147,20 @@ def test_bottleneck_backbone() -> None:
             {"settings": {"text_config.d_ff": 0}},
             "text_config.d_ff is 0, expected a positive number",
         ),
-        ("dance", {}, "policy 'dance' is unknown, expected one of act, impact"),
+        ("diffusion", {"state_dim": 0}, "diffusion needs a state, got a width of 0"),
+        ("diffusion", {"cameras": ()}, "diffusion needs a camera or an environment state, got neither"),
+        ("diffusion", {"cameras": (*TOP, Camera("b", 4, 4))}, "diffusion needs cameras of one size"),
+        ("diffusion", {"settings": {"horizon": 20}}, "horizon is 20, expected a multiple of 8"),
+        ("diffusion", {"settings": {"kernel_size": 0}}, "kernel_size is 0, expected 1 or more"),
+        ("diffusion", {"settings": {"down_dims": [12]}}, r"down_dims is \[12\], expected multiples of"),
+        ("diffusion", {"sizes": {"chunk_size": 64}}, "n_action_steps is 64, expected at most 63"),
+        (
+            "diffusion",
+            {"settings": {"diffusion_step_embed_dim": 2}},
+            "diffusion_step_embed_dim is 2, expected 4, 6, 8",
+        ),
+        ("diffusion", {"settings": {"noise_scheduler_type": "X"}}, "is 'X', expected DDPM or DDIM"),
+        ("dance", {}, "policy 'dance' is unknown, expected one of act, diffusion, impact"),
     ],
 )
 def test_what_cannot_be_made(tmp_path: Any, policy: str, options: dict[str, Any], complaint: str) -> None:

@@ -37,7 +37,7 @@ class Hollow:
 
 def build(kind: str, height: int, width: int, dilated: bool = False) -> tuple[Graph, Tensor, list[str]]:
     source = Hollow()
-    backbone = ResNet(kind, Weights(source, "net."), lambda stage: f"layer{stage + 1}", dilated)
+    backbone = ResNet(kind, Weights(source, "net."), lambda stage: f"layer{stage + 1}", dilated=dilated)
     b = Builder()
     image = b.input("x", (height, width, 3), DType.F32, Lifetime.QUERY)
     result = backbone.build(b, image, "backbone")

@@ -7,12 +7,17 @@ from pathlib import Path
 
 from vla_simd_ros.checkpoints.synthesis import features
 from vla_simd_ros.checkpoints.synthesis.act import act_recipe
+from vla_simd_ros.checkpoints.synthesis.diffusion import diffusion_recipe
 from vla_simd_ros.checkpoints.synthesis.folder import write_folder
 from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 
-_RECIPES: dict[str, Callable[[Options], Recipe]] = {"act": act_recipe, "impact": impact_recipe}
+_RECIPES: dict[str, Callable[[Options], Recipe]] = {
+    "act": act_recipe,
+    "diffusion": diffusion_recipe,
+    "impact": impact_recipe,
+}
 POLICY_TYPES = tuple(_RECIPES)
 
 

@@ -34,20 +34,48 @@ def output_channels(backbone: str) -> int:
     return STAGE_WIDTHS[-1] * _layout(backbone).expansion
 
 
-def add_resnet(make: WeightMaker, prefix: str, backbone: str, stage_name: Callable[[int], str]) -> None:
-    """Add stem and stages under ``prefix``; ``stage_name`` names stage 0 to 3."""
+def feature_map_size(height: int, width: int) -> tuple[int, int]:
+    """Pixels of the last stage's feature map; stem, pooling and three stages halve the image, rounding up."""
+    for _ in range(5):
+        height, width = (height + 1) // 2, (width + 1) // 2
+    return height, width
+
+
+def add_resnet(
+    make: WeightMaker,
+    prefix: str,
+    backbone: str,
+    stage_name: Callable[[int], str],
+    *,
+    stem: tuple[str, str] = ("conv1", "bn1"),
+    group_norm: bool = False,
+) -> None:
+    """Add stem and stages under ``prefix``; ``stage_name`` names stage 0 to 3, ``stem`` what precedes them.
+
+    Batch norms, with their statistics, unless ``group_norm``.
+    """
     layout = _layout(backbone)
-    make.convolution(f"{prefix}.conv1", 3, _STEM_WIDTH, 7)
-    make.batch_norm(f"{prefix}.bn1", _STEM_WIDTH)
+    norm = make.group_norm if group_norm else make.batch_norm
+    make.convolution(f"{prefix}.{stem[0]}", 3, _STEM_WIDTH, 7)
+    norm(f"{prefix}.{stem[1]}", _STEM_WIDTH)
     channels = _STEM_WIDTH
     for stage, (width, blocks) in enumerate(zip(STAGE_WIDTHS, layout.blocks, strict=True)):
         for block in range(blocks):
             name = f"{prefix}.{stage_name(stage)}.{block}"
-            _add_block(make, name, channels, width, layout.expansion, stride=stage > 0 and block == 0)
+            stride = stage > 0 and block == 0
+            _add_block(make, norm, name, channels, width, layout.expansion, stride=stride)
             channels = width * layout.expansion
 
 
-def _add_block(make: WeightMaker, name: str, channels: int, width: int, expansion: int, stride: bool) -> None:
+def _add_block(
+    make: WeightMaker,
+    norm: Callable[..., None],
+    name: str,
+    channels: int,
+    width: int,
+    expansion: int,
+    stride: bool,
+) -> None:
     outputs = width * expansion
     if expansion == 1:
         kernels = [(channels, width, 3), (width, width, 3)]
@@ -56,10 +84,10 @@ def _add_block(make: WeightMaker, name: str, channels: int, width: int, expansio
     for index, (inputs, filters, kernel) in enumerate(kernels, start=1):
         make.convolution(f"{name}.conv{index}", inputs, filters, kernel)
         last = index == len(kernels)
-        make.batch_norm(f"{name}.bn{index}", filters, _RESIDUAL_SCALE if last else 1.0)
+        norm(f"{name}.bn{index}", filters, _RESIDUAL_SCALE if last else 1.0)
     if stride or channels != outputs:
         make.convolution(f"{name}.downsample.0", channels, outputs, 1)
-        make.batch_norm(f"{name}.downsample.1", outputs, _RESIDUAL_SCALE)
+        norm(f"{name}.downsample.1", outputs, _RESIDUAL_SCALE)
 
 
 def _layout(backbone: str) -> _Layout:

@@ -68,12 +68,21 @@ class WeightMaker:
         """Without bias, keeping the size of activations through a ReLU."""
         self.spread(f"{name}.weight", (outputs, inputs, kernel, kernel), math.sqrt(2 / (inputs * kernel**2)))
 
+    def line_convolution(self, name: str, inputs: int, outputs: int, kernel: int) -> None:
+        """Along a line and with bias, keeping the size of activations."""
+        self.spread(f"{name}.weight", (outputs, inputs, kernel), (inputs * kernel) ** -0.5)
+        self.uniform(f"{name}.bias", (outputs,), 0.02)
+
     def batch_norm(self, name: str, channels: int, scale: float = 1.0) -> None:
         """Frozen batch norm with statistics like those of a trained network; ``scale`` is its mean gain."""
-        self.uniform(f"{name}.weight", (channels,), 0.2 * scale, scale)
-        self.uniform(f"{name}.bias", (channels,), 0.1)
+        self.group_norm(name, channels, scale)
         self.uniform(f"{name}.running_mean", (channels,), 0.2)
         self.uniform(f"{name}.running_var", (channels,), 0.5, 1.0)
+
+    def group_norm(self, name: str, channels: int, scale: float = 1.0) -> None:
+        """Gains, ``scale`` on average, and shifts."""
+        self.uniform(f"{name}.weight", (channels,), 0.2 * scale, scale)
+        self.uniform(f"{name}.bias", (channels,), 0.1)
 
     def layer_norm(self, name: str, width: int) -> None:
         self.uniform(f"{name}.weight", (width,), 0.1, 1.0)

@@ -1,4 +1,4 @@
-"""ResNet image backbones with frozen batch norm, up to the last stage's feature map."""
+"""ResNet image backbones with frozen batch norm or group norm, up to the last stage's feature map."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from vla_simd_ros.policies.weights import Weights
 
 _STEM_CHANNELS = 64
 _STAGE_WIDTHS = (64, 128, 256, 512)
-_BATCH_NORM_EPS = 1e-5
+_NORM_EPS = 1e-5
+# Channels in a group, where group norm stands in for batch norm.
+_GROUP_WIDTH = 16
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,22 @@ class _Geometry:
 
 
 class ResNet:
-    """A backbone whose tensors are named as torchvision does; ``stage_name`` names stage 0 to 3.
+    """A backbone whose tensors are named as torchvision does; ``stage_name`` names stage 0 to 3, ``stem``
+    the first convolution and its norm.
 
-    ``dilated`` replaces the last stage's stride by a dilation. Raises CheckpointError for an unknown
-    ``kind``, or one that cannot be dilated.
+    ``dilated`` replaces the last stage's stride by a dilation, ``group_norm`` every batch norm by a group
+    norm of the same name. Raises CheckpointError for an unknown ``kind``, or one that cannot be dilated.
     """
 
     def __init__(
-        self, kind: str, weights: Weights, stage_name: Callable[[int], str], dilated: bool = False
+        self,
+        kind: str,
+        weights: Weights,
+        stage_name: Callable[[int], str],
+        *,
+        stem: tuple[str, str] = ("conv1", "bn1"),
+        dilated: bool = False,
+        group_norm: bool = False,
     ) -> None:
         if kind not in _LAYOUTS:
             raise CheckpointError(f"vision_backbone is '{kind}', expected one of {', '.join(_LAYOUTS)}")
@@ -62,6 +72,8 @@ class ResNet:
             )
         self._weights = weights
         self._stage_name = stage_name
+        self._stem = stem
+        self._group_norm = group_norm
         self._dilated = dilated
         self.channels = tuple(width * self._layout.expansion for width in _STAGE_WIDTHS)
         """Channels of each stage's feature map."""
@@ -74,7 +86,7 @@ class ResNet:
         ``block`` prefixes the blocks' names ("backbone.front" gives "backbone.front.layer1.0").
         """
         with b.block(f"{block}.stem"):
-            x = self._convolution(b, image, "conv1", "bn1", _STEM_CHANNELS, 7, _Geometry(2, 1), name="conv")
+            x = self._convolution(b, image, *self._stem, _STEM_CHANNELS, 7, _Geometry(2, 1), name="conv")
             x = b.activation("relu", x, name="relu")
             x = b.max_pool2d(x, kernel=3, stride=2, padding=1, name="pool")
         for stage, count in enumerate(self._layout.blocks):
@@ -123,19 +135,28 @@ class ResNet:
         *,
         name: str,
     ) -> Tensor:
-        """A convolution that keeps the image's size up to its stride, and its batch norm."""
+        """A convolution that keeps the image's size up to its stride, and its norm."""
         filters = self._weights.filters(b, f"{conv}.weight", outputs, x.shape[2], kernel)
         padding = walk.dilation * (kernel // 2)
         y = b.conv2d(
             x, filters, stride=walk.stride, padding=padding, dilation=walk.dilation, name=f"{name}.product"
         )
+        if self._group_norm:
+            weight, bias = (
+                self._weights.constant(b, f"{norm}.{part}", outputs) for part in ("weight", "bias")
+            )
+            return b.group_norm(y, weight, bias, groups=outputs // _GROUP_WIDTH, eps=_NORM_EPS, name=name)
+        return self._batch_norm(b, y, norm, name)
+
+    def _batch_norm(self, b: Builder, x: Tensor, norm: str, name: str) -> Tensor:
+        channels = x.shape[2]
         parameters = [
-            self._weights.constant(b, f"{norm}.{part}", outputs)
+            self._weights.constant(b, f"{norm}.{part}", channels)
             for part in ("weight", "bias", "running_mean", "running_var")
         ]
-        least = self._weights.array(f"{norm}.running_var", (outputs,)).min()
+        least = self._weights.array(f"{norm}.running_var", (channels,)).min()
         if least < 0:
             raise CheckpointError(
                 f"image backbone: tensor '{norm}.running_var' has the value {least:g}, expected 0 or more"
             )
-        return b.batch_norm(y, *parameters, eps=_BATCH_NORM_EPS, name=name)
+        return b.batch_norm(x, *parameters, eps=_NORM_EPS, name=name)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vla_simd_ros.executors.reference_executor import run_graph
+from vla_simd_ros.graph.builder import Builder
+from vla_simd_ros.graph.ir import Array, DType, Lifetime
+from vla_simd_ros.policies.blocks.image_geometry import centre_crop, smoothly_resized
+
+
+def resized(image: Array, height: int, width: int) -> Array:
+    b = Builder()
+    x = b.input("x", image.shape, DType.F32, Lifetime.QUERY)
+    b.output("y", smoothly_resized(b, x, height, width, name="y"))
+    graph = b.graph()
+    return run_graph(graph, {"x": image.astype(np.float32)})[graph.outputs["y"]]
+
+
+def pixel_by_pixel(image: Array, height: int, width: int) -> Array:
+    """Each pixel the mean of those under a triangle about its centre."""
+    rows, columns, channels = image.shape
+    result = np.zeros((height, width, channels))
+    for i in range(height):
+        for j in range(width):
+            total = 0.0
+            for y in range(rows):
+                for x in range(columns):
+                    scale_y, scale_x = max(rows / height, 1), max(columns / width, 1)
+                    from_y = abs(y + 0.5 - (i + 0.5) * rows / height) / scale_y
+                    from_x = abs(x + 0.5 - (j + 0.5) * columns / width) / scale_x
+                    weight = max(0.0, 1 - from_y) * max(0.0, 1 - from_x)
+                    result[i, j] += weight * image[y, x]
+                    total += weight
+            result[i, j] /= total
+    return result
+
+
+@pytest.mark.parametrize("size", [(3, 4), (12, 5), (5, 14), (9, 11), (1, 1)])
+def test_pixels_are_means_under_a_triangle(size: tuple[int, int]) -> None:
+    image = np.random.default_rng(1).normal(size=(9, 11, 3)).astype(np.float32)
+    np.testing.assert_allclose(resized(image, *size), pixel_by_pixel(image, *size), rtol=0, atol=1e-6)
+
+
+def test_the_same_size_is_the_same_image() -> None:
+    image = np.random.default_rng(2).normal(size=(6, 7, 3)).astype(np.float32)
+    np.testing.assert_array_equal(resized(image, 6, 7), image)
+
+
+@pytest.mark.parametrize(
+    ("size", "start"), [((4, 4), (3, 2)), ((5, 5), (2, 2)), ((10, 9), (0, 0)), ((7, 8), (2, 0))]
+)
+def test_the_crop_is_in_the_middle(size: tuple[int, int], start: tuple[int, int]) -> None:
+    """A half pixel goes to the even side: 2.5 and 1.5 to 2, 0.5 to 0."""
+    image = np.random.default_rng(3).integers(0, 256, (10, 9, 3), dtype=np.uint8)
+    b = Builder()
+    x = b.input("x", image.shape, DType.U8, Lifetime.QUERY)
+    b.output("y", centre_crop(b, x, *size, name="y"))
+    graph = b.graph()
+    (top, left), (height, width) = start, size
+    np.testing.assert_array_equal(
+        run_graph(graph, {"x": image})[graph.outputs["y"]], image[top : top + height, left : left + width]
+    )

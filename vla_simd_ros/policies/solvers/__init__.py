@@ -1,0 +1,1 @@
+"""How the step program of a policy is repeated."""
