@@ -61,6 +61,7 @@ def _write_processor(
 
 
 def _write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -10,7 +10,8 @@ from vla_simd_ros.checkpoints.synthesis.weights import F32
 
 @dataclass(frozen=True)
 class Recipe:
-    """Configuration, weights and processing steps; ``files`` are further JSON files by name."""
+    """Configuration, weights and processing steps; ``files`` are further JSON files by their place in
+    the folder."""
 
     config: dict[str, Any]
     tensors: dict[str, F32]

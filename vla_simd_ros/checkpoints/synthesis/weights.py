@@ -61,6 +61,17 @@ class WeightMaker:
         self.uniform(f"{name}.weight", (outputs, inputs), math.sqrt(6 / (inputs + outputs)))
         self.uniform(f"{name}.bias", (outputs,), 1 / math.sqrt(inputs))
 
+    def unit_linear(self, name: str, inputs: int, outputs: int) -> None:
+        """A linear layer that keeps the size of activations."""
+        self.spread(f"{name}.weight", (outputs, inputs), 1 / math.sqrt(inputs))
+        self.uniform(f"{name}.bias", (outputs,), 0.02)
+
+    def sharp_linear(self, name: str, width: int, bias: bool = True) -> None:
+        """A projection to queries or keys that is stored on its own."""
+        self.spread(f"{name}.weight", (width, width), float(_SHARPNESS) / math.sqrt(width))
+        if bias:
+            self.uniform(f"{name}.bias", (width,), 0.02)
+
     def embedding(self, name: str, rows: int, width: int) -> None:
         self.spread(f"{name}.weight", (rows, width), 1.0)
 

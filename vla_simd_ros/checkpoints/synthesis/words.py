@@ -32,7 +32,6 @@ WORDS = tuple(_WORDS.split())
 
 def syllables() -> Iterator[str]:
     """Syllables, then pairs of syllables; some occur more than once."""
-    for parts in itertools.product(_ONSETS, _NUCLEI, _CODAS):
-        yield "".join(parts)
-    for parts in itertools.product(_ONSETS, _NUCLEI, _ONSETS[:20], _NUCLEI[:5]):
-        yield "".join(parts)
+    single = itertools.product(_ONSETS, _NUCLEI, _CODAS)
+    double = itertools.product(_ONSETS, _NUCLEI, _ONSETS[:20], _NUCLEI[:5])
+    return map("".join, itertools.chain(single, double))
