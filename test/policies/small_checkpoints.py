@@ -39,19 +39,39 @@ DIFFUSION: dict[str, Any] = {
     "spatial_softmax_num_keypoints": 5,
     "num_train_timesteps": 12,
 }
+TURBOVLA: dict[str, Any] = {
+    "image_size": 48,
+    "max_language_tokens": 8,
+    "vision_config.hidden_size": 32,
+    "vision_config.num_hidden_layers": 2,
+    "vision_config.num_attention_heads": 2,
+    "vision_config.intermediate_size": 56,
+    "text_config.hidden_size": 24,
+    "text_config.num_hidden_layers": 2,
+    "text_config.num_attention_heads": 3,
+    "text_config.intermediate_size": 40,
+}
 # Cameras, sizes and settings of a policy.
 _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "act": (CAMERAS, SIZES, {}),
     "diffusion": (SAME_SIZE, {"chunk_size": 5}, DIFFUSION),
     "impact": (CAMERAS, SIZES, TEXT),
+    "turbovla": (CAMERAS, SIZES, TURBOVLA),
+    "turbovla_so101": (CAMERAS, SIZES, TURBOVLA),
 }
 
 
 def small_options(
-    policy: str, sizes: dict[str, Any] | None = None, settings: dict[str, Any] | None = None, **changes: Any
+    policy: str,
+    sizes: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+    without: tuple[str, ...] = (),
+    **changes: Any,
 ) -> Options:
-    """Options of a small checkpoint; ``sizes`` and ``settings`` are added to the small ones."""
+    """Options of a small checkpoint; ``sizes`` and ``settings`` are added to the small ones, of which those
+    named by ``without`` are left out."""
     cameras, small_sizes, small_settings = _SMALL[policy]
+    small_settings = {name: value for name, value in small_settings.items() if name not in without}
     base = Options(
         cameras=cameras,
         sizes={**small_sizes, **(sizes or {})},
