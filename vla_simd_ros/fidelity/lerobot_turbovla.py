@@ -87,7 +87,7 @@ class LeRobotTurboVla:
 
 
 def reference(checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]]) -> LeRobotTurboVla:
-    """The reference of either form."""
+    """See :mod:`vla_simd_ros.fidelity.references`; the checkpoint tells the form."""
     return LeRobotTurboVla(checkpoint, instruction, dtype)
 
 
