@@ -59,7 +59,7 @@ class GraphMaker:
         kinds = [
             self.linear, self.chain, self.chain, self.shared_linears, self.add, self.add, self.vector_add,
             self.binary, self.activation, self.norm, self.film, self.concat, self.slice, self.reshape,
-            self.attention, self.mean, self.batch_norm, self.image,
+            self.attention, self.mean, self.batch_norm, self.image, self.lookup,
         ]  # fmt: skip
         x = self.pick()
         assert x is not None
@@ -141,6 +141,13 @@ class GraphMaker:
         bias = self.constant(heads, x.shape[0], x.shape[0]) if self.draw(st.booleans()) else None
         y = self.b.attention(q, k, v, bias, heads=heads, scale=0.7, name=self.name("attention"))
         self.pool.append(y)
+
+    def lookup(self, _: Tensor) -> None:
+        """Rows of a table, and what is computed from them."""
+        name = self.name("ids")
+        self.inputs[name] = self.rng.integers(0, 4, 3).astype(np.int32)
+        ids = self.b.input(name, (3,), DType.I32, Lifetime.STEP)
+        self.chain(self.b.embedding(self.constant(4, 4), ids, name=self.name("embedding")))
 
     def mean(self, x: Tensor) -> None:
         self.pool.append(self.b.mean_rows(x, name=self.name("mean")))

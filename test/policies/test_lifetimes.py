@@ -188,3 +188,31 @@ def test_instructions_of_different_lengths_share_their_weights(checkpoint: Calla
     one, other = weights(short), weights(long)
     assert one.keys() == other.keys()
     assert all(one[name] is other[name] for name in one)
+
+
+@pytest.fixture(scope="module")
+def diffusion(checkpoint: Callable[..., Checkpoint]) -> CompiledPolicy:
+    return compile_graph(define_policy(checkpoint("diffusion")).build(), FoldCache())
+
+
+def test_frames_are_encoded_once_for_all_steps(diffusion: CompiledPolicy) -> None:
+    step = diffusion.programs[Lifetime.STEP]
+    assert not [op for op in step.ops if op.block.startswith(("backbone", "keypoints", "preprocess"))]
+    backbones = {op.block.split(".layer")[0] for op in query(diffusion) if ".layer" in op.block}
+    assert backbones == {f"backbone.{camera}.{moment}" for camera in ("front", "wrist") for moment in (0, 1)}
+    assert not [op for op in query(diffusion) if op.kind == "conv2d" and op.block.startswith("unet")]
+
+
+def test_a_step_modulates_with_a_row_of_a_table_and_what_the_query_left(diffusion: CompiledPolicy) -> None:
+    step = diffusion.programs[Lifetime.STEP].ops
+    assert not [op for op in step if op.kind == "linear"], "nothing but convolutions is left"
+    blocks = {op.block for op in step if op.kind == "film"}
+    assert len(blocks) == 2 * 2 + 2 + 2
+    rows = [op for op in step if op.kind == "embedding"]
+    assert {op.block for op in rows} == blocks
+    for op in rows:
+        assert operand(op, 0).lifetime is Lifetime.PROCESS
+        assert operand(op, 0).shape[0] == 12, "one row for each time"
+    kept = {t.name for t in diffusion.programs[Lifetime.STEP].uses}
+    assert len(kept) == len(blocks)
+    assert all("modulation(" in name for name in kept)

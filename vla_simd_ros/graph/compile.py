@@ -12,9 +12,11 @@ from vla_simd_ros.graph.passes.distribute_linear import distribute_linear
 from vla_simd_ros.graph.passes.fold_batch_norm import fold_batch_norm
 from vla_simd_ros.graph.passes.fold_constants import fold_constants
 from vla_simd_ros.graph.passes.fuse_epilogues import fuse_epilogues
+from vla_simd_ros.graph.passes.hoist_embeddings import hoist_embeddings
 from vla_simd_ros.graph.passes.hoist_row_slices import hoist_row_slices
 from vla_simd_ros.graph.passes.merge_linears import merge_linears
 from vla_simd_ros.graph.passes.quantize import quantize
+from vla_simd_ros.graph.passes.split_columns import split_columns
 from vla_simd_ros.graph.passes.split_constant_rows import split_constant_rows
 from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES, CompiledPolicy
 from vla_simd_ros.graph.split import split_program
@@ -42,6 +44,7 @@ def compile_graph(graph: Graph, fold_cache: FoldCache, int8: Collection[str] = (
 def optimize(graph: Graph, fold_cache: FoldCache) -> Graph:
     """The same results from fewer operations, each as early as it can be known."""
     graph = eliminate_dead_code(eliminate_common_subexpressions(graph))
+    graph = hoist_embeddings(split_columns(graph))
     graph = split_constant_rows(hoist_row_slices(distribute_linear(graph)))
     graph = fold_batch_norm(graph, fold_cache)
     graph = hoist_row_slices(merge_linears(fuse_epilogues(graph)))

@@ -17,8 +17,10 @@ from vla_simd_ros.graph.passes.distribute_linear import distribute_linear
 from vla_simd_ros.graph.passes.fold_batch_norm import fold_batch_norm
 from vla_simd_ros.graph.passes.fold_constants import fold_constants
 from vla_simd_ros.graph.passes.fuse_epilogues import fuse_epilogues
+from vla_simd_ros.graph.passes.hoist_embeddings import hoist_embeddings
 from vla_simd_ros.graph.passes.hoist_row_slices import hoist_row_slices
 from vla_simd_ros.graph.passes.merge_linears import merge_linears
+from vla_simd_ros.graph.passes.split_columns import split_columns
 from vla_simd_ros.graph.passes.split_constant_rows import split_constant_rows
 
 EXACT = 1e-9
@@ -28,6 +30,8 @@ PASSES: dict[str, tuple[Callable[[Graph], Graph], float]] = {
     "common_subexpressions": (eliminate_common_subexpressions, EXACT),
     "dead_code": (eliminate_dead_code, EXACT),
     "distribute_linear": (distribute_linear, EXACT),
+    "split_columns": (split_columns, EXACT),
+    "hoist_embeddings": (lambda g: hoist_embeddings(split_columns(g)), EXACT),
     "split_constant_rows": (lambda g: split_constant_rows(distribute_linear(g)), EXACT),
     "fold_batch_norm": (lambda g: fold_batch_norm(g, FoldCache()), ROUNDED),
     "fuse_epilogues": (fuse_epilogues, EXACT),

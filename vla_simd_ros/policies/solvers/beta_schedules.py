@@ -44,7 +44,8 @@ def _scaled_linear(count: int, first: float, last: float) -> F32:
 
 def _sigmoid(count: int, first: float, last: float) -> F32:
     logistic = (1 / (1 + np.exp(-_line(count, -6.0, 6.0).astype(np.float64)))).astype(np.float32)
-    return logistic * np.float32(last - first) + np.float32(first)
+    values: F32 = logistic * np.float32(last - first) + np.float32(first)
+    return values
 
 
 def _cosine(count: int, first: float, last: float) -> F32:
