@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from vla_simd_ros.checkpoints.synthesis import Camera, OptionError, Options, mak
 from vla_simd_ros.checkpoints.synthesis.act import act_recipe
 from vla_simd_ros.checkpoints.synthesis.diffusion import diffusion_recipe
 from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
+from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
+from vla_simd_ros.checkpoints.synthesis.turbovla import turbovla_recipe, turbovla_so101_recipe
 from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
 
 TOP = (Camera("top", 480, 640),)
@@ -78,6 +81,38 @@ def test_diffusion_without_scales_or_separate_encoders() -> None:
     # Two moments of 6 joints and 2 x 64 coordinates each, beside the step's 128.
     modulation = recipe.tensors["diffusion.unet.mid_modules.0.cond_encoder.1.weight"]
     assert modulation.shape == (16, 128 + 2 * (6 + 2 * 64))
+
+
+@pytest.mark.parametrize("recipe", [turbovla_recipe, turbovla_so101_recipe])
+def test_full_size_turbovla_has_the_parameters_of_lerobot(
+    recipe: Callable[[Options], Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WeightMaker, "draw", lambda self, name, shape, low, high: hollow(shape))
+    tensors = recipe(Options()).tensors
+
+    assert len(tensors) == 724
+    assert sum(v.size for v in tensors.values()) == 209_286_150
+    assert tensors["model.vision_encoder.model.layer.11.attention.k_proj.weight"].shape == (768, 768)
+    assert "model.vision_encoder.model.layer.11.attention.k_proj.bias" not in tensors
+    assert tensors["model.patch_pos_embed"].shape == (1, 196, 256)
+
+
+def hollow(shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(np.float32(0), shape)
+
+
+def test_a_turbovla_folder_has_its_backbones_and_its_tokenizer() -> None:
+    settings = {f"vision_config.{name}": 32 for name in ("hidden_size", "intermediate_size")}
+    settings |= {f"text_config.{name}": 24 for name in ("hidden_size", "intermediate_size")}
+    recipe = turbovla_recipe(
+        Options(sizes=TINY, settings=settings | {"vision_config.num_attention_heads": 2})
+    )
+
+    assert "vision_config" not in recipe.config and "text_config" not in recipe.config
+    assert recipe.files["vision_encoder/config.json"]["hidden_size"] == 32
+    assert recipe.files["text_encoder/config.json"]["hidden_size"] == 24
+    assert recipe.files["text_encoder/tokenizer.json"]["model"]["type"] == "WordPiece"
+    assert recipe.config["normalization_mapping"]["VISUAL"] == "IDENTITY"
 
 
 def test_configuration_follows_the_options() -> None:
@@ -160,6 +195,20 @@ def test_bottleneck_backbone() -> None:
             "diffusion_step_embed_dim is 2, expected 4, 6, 8",
         ),
         ("diffusion", {"settings": {"noise_scheduler_type": "X"}}, "is 'X', expected DDPM or DDIM"),
+        ("turbovla", {"cameras": ()}, "turbovla needs a camera"),
+        ("turbovla", {"sizes": {"dim_model": 30}}, "dim_model is 30, expected a multiple of 8 heads"),
+        (
+            "turbovla",
+            {"sizes": {"backbone": "resnet18"}},
+            "'resnet18' is unknown, expected one of dinov3_vit",
+        ),
+        ("turbovla", {"settings": {"image_size": 100}}, "image_size is 100, expected a multiple of 16"),
+        (
+            "turbovla_so101",
+            {"settings": {"vision_config.hidden_size": 100}},
+            "vision_config.hidden_size is 100, expected a multiple of 12 heads",
+        ),
+        ("turbovla", {"settings": {"text_config.vocab_size": 9}}, "text_config.vocab_size is 9, expected"),
         ("dance", {}, "policy 'dance' is unknown, expected one of act, diffusion, impact"),
     ],
 )

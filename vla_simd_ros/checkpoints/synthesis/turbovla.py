@@ -56,17 +56,17 @@ def _recipe(policy: str, own: dict[str, Any], options: Options) -> Recipe:
     apply_options(config, _SIZE_FIELDS, policy, options)
     vision, text = config.pop(_VISION), config.pop(_TEXT)
     _finish(config, vision, text, options)
-    make = WeightMaker(options.seed)
-    _BACKBONES[vision["model_type"]][1](make, "model.vision_encoder", vision)
-    add_bert(make, "model.language_encoder", text)
-    _add_tokens(make, config, vision, text, options)
-    _add_trunk(make, config, options)
     files = {
         f"{_VISION_FOLDER}/{CONFIG}": vision,
         f"{TEXT_ENCODER_FOLDER}/{CONFIG}": text,
         f"{TEXT_ENCODER_FOLDER}/{TOKENIZER_JSON}": bert_tokenizer(text["vocab_size"]),
         f"{TEXT_ENCODER_FOLDER}/{TOKENIZER_CONFIG}": TOKENIZER_SETTINGS,
     }
+    make = WeightMaker(options.seed)
+    _BACKBONES[vision["model_type"]][1](make, "model.vision_encoder", vision)
+    add_bert(make, "model.language_encoder", text)
+    _add_tokens(make, config, vision, text, options)
+    _add_trunk(make, config, options)
     before, after = features.preprocessor_steps(config), features.postprocessor_steps(config)
     return Recipe(config, make.tensors, before, after, files)
 
