@@ -23,7 +23,7 @@ TEXT_ENCODER_FOLDER = "text_encoder"
 DEFAULT_MAX_TOKENS = 32
 # The fields that policies keep the longest instruction in, and that of the text encoder's own folder.
 _TOKEN_LIMITS = ("tokenizer_max_length", "max_language_tokens")
-_NAMED_TEXT_ENCODER = "language_backbone"
+_NAMED_MODELS = ("language_backbone", "vlm_model_name")
 
 
 @dataclass(frozen=True)
@@ -92,15 +92,21 @@ class Checkpoint:
             )
         return read_json_object(folder / CONFIG), TensorFile(folder / WEIGHTS)
 
+    def named_folder(self, field: str) -> Path | None:
+        """The folder of a model that ``field`` of config.json names, if it is here: inside this one, or where
+        its path leads."""
+        name = self.config.get(field)
+        if not isinstance(name, str) or not name:
+            return None
+        return next((place for place in (self.folder / name, Path(name)) if place.is_dir()), None)
+
     def tokenizer(self) -> Tokenizer:
         """The instruction's tokenizer, from its files in the folder or in that of its text encoder."""
         default = self.processors.max_tokens or DEFAULT_MAX_TOKENS
         limit = next((self.option(f, int) for f in _TOKEN_LIMITS if self.config.get(f) is not None), default)
         folders = [self.folder, self.folder / TEXT_ENCODER_FOLDER]
-        named = self.config.get(_NAMED_TEXT_ENCODER)
-        if isinstance(named, str) and Path(named).is_dir():
-            folders.append(Path(named))
-        return load_tokenizer(folders, limit)
+        folders += [folder for folder in map(self.named_folder, _NAMED_MODELS) if folder is not None]
+        return load_tokenizer(folders, limit, "\n" if self.processors.new_line else "")
 
 
 def load_checkpoint(folder: str | Path) -> Checkpoint:

@@ -68,6 +68,12 @@ class Unnormalizer:
         """``(scale, offset)``, float32 ``[C]``."""
         return self.scale, self.offset
 
+    def inverse(self) -> Normalizer:
+        """Robot units to network units; a channel that has one value only becomes 0."""
+        return Normalizer(
+            self.feature, self.mode, self.offset, np.where(self.scale == 0, np.float32(1), self.scale)
+        )
+
 
 def make_normalizer(
     feature: Feature, mode: NormMode, stats: Statistics, eps: float, source: str

@@ -34,20 +34,25 @@ _RENAME = "rename_observations_processor"
 _NORMALIZE = "normalizer_processor"
 _UNNORMALIZE = "unnormalizer_processor"
 _TOKENIZE = "tokenizer_processor"
+_NEW_LINE = "smolvla_new_line_processor"
 # Steps that move or reshape data for a tensor library and change no value.
 _NEUTRAL = ("to_batch_processor", "device_processor")
-_PRE_STEPS = (_RENAME, _NORMALIZE, _TOKENIZE, *_NEUTRAL)
+_PRE_STEPS = (_RENAME, _NORMALIZE, _NEW_LINE, _TOKENIZE, *_NEUTRAL)
 _POST_STEPS = (_UNNORMALIZE, *_NEUTRAL)
 
 
 @dataclass(frozen=True)
 class Processors:
-    """What happens to observations before the network, and to its output after it."""
+    """What happens to observations before the network, and to its output after it.
+
+    ``new_line``: an instruction ends with a line feed, which is added where there is none.
+    """
 
     normalizers: Mapping[str, Normalizer]
     unnormalizers: Mapping[str, Unnormalizer]
     rename_map: Mapping[str, str] = field(default_factory=dict)
     max_tokens: int | None = None
+    new_line: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,7 @@ def _from_files(
         {name: after.unnormalizer(feature) for name, feature in features_out.items()},
         _rename_map(folder / PREPROCESSOR, pre.get(_RENAME, {})),
         _max_tokens(folder / PREPROCESSOR, pre.get(_TOKENIZE)),
+        _NEW_LINE in pre,
     )
 
 
@@ -248,6 +254,8 @@ def _from_weights(
     return Processors(
         {name: before.normalizer(feature) for name, feature in features_in.items()},
         {name: after.unnormalizer(feature) for name, feature in features_out.items()},
+        # Folders of that time say nothing of it: the policy did it.
+        new_line=config["type"] == "smolvla",
     )
 
 

@@ -45,21 +45,28 @@ class Marks:
         return " and ".join((*self.before, *self.after))
 
 
-# By the type of the model that splits words: T5's, and BERT's, which frames an empty text too.
+# By the type of the model that splits words: T5's, BERT's, which frames an empty text too, and SmolVLM's,
+# which puts nothing around a text.
 _MARKS = {
     "Unigram": Marks((), (END_OF_TEXT,), may_be_empty=False),
     "WordPiece": Marks((wordpiece.BEGINNING,), (wordpiece.END,), may_be_empty=True),
+    "BPE": Marks((), (), may_be_empty=False),
 }
 
 
 class Tokenizer:
-    """Turns an instruction into token ids; at most ``max_tokens`` of them, the marks around it included."""
+    """Turns an instruction into token ids; at most ``max_tokens`` of them, the marks around it included.
 
-    def __init__(self, backend: tokenizers.Tokenizer, marks: Marks, max_tokens: int, source: Path) -> None:
+    A text that does not end with ``ending`` gets it.
+    """
+
+    def __init__(
+        self, backend: tokenizers.Tokenizer, marks: Marks, max_tokens: int, source: Path, ending: str = ""
+    ) -> None:
         if max_tokens < marks.least:
             raise CheckpointError(
-                f"the longest instruction is {max_tokens} tokens, expected at least {marks.least}, "
-                f"{marks} included"
+                f"the longest instruction is {max_tokens} tokens, expected at least {marks.least}"
+                + (f", {marks} included" if str(marks) else "")
             )
         backend.no_padding()
         backend.no_truncation()
@@ -68,6 +75,7 @@ class Tokenizer:
             [_mark(backend, mark, source) for mark in group] for group in (marks.before, marks.after)
         )
         self._may_be_empty = marks.may_be_empty
+        self._ending = ending
         self.max_tokens = max_tokens
         self.source = source
 
@@ -83,21 +91,31 @@ class Tokenizer:
 
     def tokenize(self, text: str) -> TokenIds:
         """Like `encode`, and tells whether the text was cut to fit ``max_tokens``."""
-        pieces: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        pieces = self._pieces(text)
         if not pieces and not self._may_be_empty:
             raise InstructionError(f"instruction {text!r} is empty, expected a sentence")
+        if not text.endswith(self._ending):
+            pieces = self._pieces(text + self._ending)
         kept = pieces[: self.max_tokens - len(self._before) - len(self._after)]
         return TokenIds([*self._before, *kept, *self._after], len(kept) < len(pieces))
 
+    def token_id(self, token: str) -> int:
+        """The id of one token. Raises `CheckpointError` if there is none of that name."""
+        return _mark(self._backend, token, self.source)
 
-def load_tokenizer(folders: Iterable[Path], max_tokens: int) -> Tokenizer:
+    def _pieces(self, text: str) -> list[int]:
+        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+
+def load_tokenizer(folders: Iterable[Path], max_tokens: int, ending: str = "") -> Tokenizer:
     """The tokenizer in the first of ``folders`` that has one, in any of the forms of its file."""
     tried = tuple(folders)
     for folder in tried:
         for name, read in _READERS.items():
             if (folder / name).is_file():
                 backend, marks = read(folder / name)
-                return Tokenizer(backend, marks, max_tokens, folder / name)
+                return Tokenizer(backend, marks, max_tokens, folder / name, ending)
     places = " or ".join(str(folder) for folder in tried)
     raise CheckpointError(f"no {TOKENIZER_JSON}, {SPIECE_MODEL} or {VOCABULARY} in {places}")
 

@@ -15,7 +15,7 @@ from vla_simd_ros.fidelity.errors import UnavailableReferenceError
 
 Array = npt.NDArray[Any]
 
-_HOW = (
+HOW = (
     "install it into this environment with: pip install lerobot "
     "(or prepare a separate environment: scripts/make_reference_env.sh DIR)"
 )
@@ -30,7 +30,7 @@ class LeRobotAct:
             from lerobot.policies.act.modeling_act import ACTPolicy
             from lerobot.policies.factory import make_pre_post_processors
         except ImportError as error:
-            raise UnavailableReferenceError(f"LeRobot cannot be imported ({error}); {_HOW}") from None
+            raise UnavailableReferenceError(f"LeRobot cannot be imported ({error}); {HOW}") from None
         self._torch = torch
         self._cameras = checkpoint.cameras
         folder = str(checkpoint.folder)

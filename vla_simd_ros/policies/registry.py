@@ -10,6 +10,7 @@ from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.base import PolicyDefinition
 from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
+from vla_simd_ros.policies.smolvla import SmolVlaPolicy
 from vla_simd_ros.policies.turbovla import TurboVlaPolicy
 from vla_simd_ros.policies.turbovla_config import FORMS
 
@@ -17,6 +18,7 @@ _POLICIES: dict[str, Callable[[Checkpoint], PolicyDefinition]] = {
     "act": ActPolicy,
     "diffusion": DiffusionPolicy,
     "impact": ImpactPolicy,
+    "smolvla": SmolVlaPolicy,
     **dict.fromkeys(FORMS, TurboVlaPolicy),
 }
 POLICY_TYPES = tuple(_POLICIES)

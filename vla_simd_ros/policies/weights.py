@@ -127,7 +127,12 @@ class Weights:
 
     def zeros(self, b: Builder, name: str, *shape: int) -> Tensor:
         """Zeros in a graph."""
-        return b.constant(name, self.made(("zeros", shape), lambda: np.zeros(shape, np.float32)))
+        return self.filled(b, name, 0.0, *shape)
+
+    def filled(self, b: Builder, name: str, value: float, *shape: int) -> Tensor:
+        """One value everywhere."""
+        made = self.made(("filled", value, shape), lambda: np.full(shape, value, np.float32))
+        return b.constant(name, made)
 
     def _stored(self, name: str, shape: tuple[int, ...]) -> LazyArray:
         full_name = self.prefix + name

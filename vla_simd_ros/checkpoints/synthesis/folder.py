@@ -42,6 +42,7 @@ def _write_files(folder: Path, recipe: Recipe, statistics: dict[str, F32], dtype
     _write_processor(folder, PREPROCESSOR, recipe.preprocessor, statistics)
     _write_processor(folder, POSTPROCESSOR, recipe.postprocessor, statistics)
     for name, content in recipe.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         _write_json(folder / name, content)
 
 

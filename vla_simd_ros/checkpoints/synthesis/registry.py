@@ -12,12 +12,14 @@ from vla_simd_ros.checkpoints.synthesis.folder import write_folder
 from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
+from vla_simd_ros.checkpoints.synthesis.smolvla import smolvla_recipe
 from vla_simd_ros.checkpoints.synthesis.turbovla import turbovla_recipe, turbovla_so101_recipe
 
 _RECIPES: dict[str, Callable[[Options], Recipe]] = {
     "act": act_recipe,
     "diffusion": diffusion_recipe,
     "impact": impact_recipe,
+    "smolvla": smolvla_recipe,
     "turbovla": turbovla_recipe,
     "turbovla_so101": turbovla_so101_recipe,
 }

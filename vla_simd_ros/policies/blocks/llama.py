@@ -1,0 +1,138 @@
+"""Parts of Llama layers: rotary positions, grouped keys and values, gated feed-forward layers, no biases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from vla_simd_ros.graph.builder import Builder
+from vla_simd_ros.graph.ir import Array, Tensor
+from vla_simd_ros.policies.weights import Weights
+
+# Of the wavelengths of rotary positions.
+_BASE = 10000.0
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """Sizes of a layer; ``head`` is the width of one of ``heads`` query or ``kv_heads`` key heads."""
+
+    width: int
+    heads: int
+    kv_heads: int
+    head: int
+    feedforward: int
+    eps: float
+
+    @property
+    def query_width(self) -> int:
+        """Width of all query heads."""
+        return self.heads * self.head
+
+    @property
+    def key_width(self) -> int:
+        """Width of all key heads, and of all value heads."""
+        return self.kv_heads * self.head
+
+
+@dataclass(frozen=True)
+class KeysValues:
+    """What can be attended to: keys (their positions applied) and values, [n, key width]."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class LlamaLayer:
+    """One layer, named ``prefix`` among ``weights``; a policy puts attention between its parts."""
+
+    def __init__(self, config: LlamaConfig, weights: Weights, prefix: str) -> None:
+        self._config = config
+        self._weights = weights
+        self._prefix = prefix
+
+    def input_norm(self, b: Builder, x: Tensor) -> Tensor:
+        """What queries, keys and values are projected from."""
+        return self._norm(b, x, "input_layernorm", "norm1")
+
+    def queries(self, b: Builder, x: Tensor, start: int) -> Tensor:
+        """Queries of rows ``x`` at positions from ``start`` on."""
+        q = self._linear(b, x, "self_attn.q_proj", self._config.query_width, "self_attn.q")
+        return self._rotated(b, q, start, self._config.heads, "self_attn.q.rotated")
+
+    def keys_values(self, b: Builder, x: Tensor, start: int) -> KeysValues:
+        """Keys and values of rows ``x`` at positions from ``start`` on."""
+        plain = self.projected(b, KeysValues(x, x), "self_attn")
+        keys = self._rotated(b, plain.keys, start, self._config.kv_heads, "self_attn.k.rotated")
+        return KeysValues(keys, plain.values)
+
+    def projected(self, b: Builder, x: KeysValues, name: str) -> KeysValues:
+        """The layer's projections of keys and values, without positions."""
+        width = self._config.key_width
+        keys = self._linear(b, x.keys, "self_attn.k_proj", width, f"{name}.k")
+        return KeysValues(keys, self._linear(b, x.values, "self_attn.v_proj", width, f"{name}.v"))
+
+    def attend(
+        self, b: Builder, x: Tensor, q: Tensor, to: KeysValues, bias: Tensor | None, name: str
+    ) -> Tensor:
+        """``x`` plus what queries ``q`` find, then the feed-forward layer."""
+        config = self._config
+        y = b.attention(
+            q,
+            to.keys,
+            to.values,
+            bias,
+            heads=config.heads,
+            kv_heads=config.kv_heads,
+            scale=config.head**-0.5,
+            name=f"{name}.attention",
+        )
+        y = self._linear(b, y, "self_attn.o_proj", config.width, f"{name}.out")
+        return self._feedforward(b, b.add(x, y, name=f"{name}.sum"))
+
+    def _feedforward(self, b: Builder, x: Tensor) -> Tensor:
+        inner = self._config.feedforward
+        y = self._norm(b, x, "post_attention_layernorm", "norm2")
+        gate = self._linear(b, y, "mlp.gate_proj", inner, "linear1.gate")
+        up = self._linear(b, y, "mlp.up_proj", inner, "linear1")
+        y = b.binary("mul", b.activation("silu", gate, name="silu"), up, name="gated")
+        y = self._linear(b, y, "mlp.down_proj", self._config.width, "linear2")
+        return b.add(x, y, name="linear2.sum")
+
+    def _rotated(self, b: Builder, x: Tensor, start: int, heads: int, name: str) -> Tensor:
+        rows = x.shape[0]
+        cos, sin = rotary_tables(start, rows, self._config.head)
+        return b.rotary(
+            x,
+            b.constant(f"rotary.{start}+{rows}.cos", cos),
+            b.constant(f"rotary.{start}+{rows}.sin", sin),
+            heads=heads,
+            name=name,
+        )
+
+    def _linear(self, b: Builder, x: Tensor, module: str, outputs: int, name: str) -> Tensor:
+        weight = self._weights.constant(b, f"{self._prefix}.{module}.weight", outputs, x.shape[1])
+        return b.linear(x, weight, name=name)
+
+    def _norm(self, b: Builder, x: Tensor, module: str, name: str) -> Tensor:
+        weight = self._weights.constant(b, f"{self._prefix}.{module}.weight", self._config.width)
+        return b.rms_norm(x, weight, eps=self._config.eps, name=name)
+
+
+@lru_cache(maxsize=64)
+def rotary_tables(start: int, count: int, head: int) -> tuple[Array, Array]:
+    """Cosines and sines, float32 [count, head / 2], of positions ``start`` to ``start + count - 1``.
+
+    Angles are rounded to float32 as where models are trained; powers, sines and cosines are correctly
+    rounded.
+    """
+    exponent = np.float32(2.0 / head) * np.arange(head // 2, dtype=np.float32)
+    wavelength = (_BASE ** exponent.astype(np.float64)).astype(np.float32)
+    positions = np.arange(start, start + count, dtype=np.float32)
+    angle = (positions[:, None] / wavelength).astype(np.float64)
+    tables = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+    for table in tables:
+        table.flags.writeable = False
+    return tables
