@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from vla_simd_ros.checkpoints import CheckpointError, FeatureKind, load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.checkpoints.synthesis.byte_vocabulary import byte_tokenizer
 from vla_simd_ros.inference import InputError, Observation, Policy
 from vla_simd_ros.policies.registry import define_policy
 
@@ -102,6 +103,32 @@ def test_no_tokenizer(folder: Path) -> None:
         CheckpointError, match=r"no tokenizer.json, spiece.model or vocab.txt in .*act or .*text_encoder"
     ):
         load_checkpoint(folder).tokenizer()
+
+
+def test_a_model_that_is_named_and_not_here_is_said(folder: Path, edit: Edit) -> None:
+    edit("config.json", lambda content: content.update(vlm_model_name="someone/some-model"))
+
+    with pytest.raises(
+        CheckpointError, match=r"put those of 'someone/some-model' \(vlm_model_name of"
+    ) as caught:
+        load_checkpoint(folder).tokenizer()
+    assert str(caught.value).endswith(f"into {folder}")
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_tokenizer_of_a_model_s_own_folder(
+    folder: Path, edit: Edit, tmp_path: Path, inside: bool
+) -> None:
+    place = folder / "vlm" if inside else tmp_path / "vlm"
+    place.mkdir()
+    (place / "tokenizer.json").write_text(json.dumps(byte_tokenizer(300)))
+    name = "vlm" if inside else str(place)
+    edit("config.json", lambda content: content.update(vlm_model_name=name))
+
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint.named_folder("vlm_model_name") == place
+    assert checkpoint.tokenizer().source == place / "tokenizer.json"
+    assert checkpoint.named_folder("language_backbone") is None
 
 
 def test_text_encoder_beside_the_weights(folder: Path) -> None:

@@ -126,3 +126,24 @@ def test_names_the_statistic_that_is_wrong(stats: dict[str, Any], complaint: str
     for make in (make_normalizer, make_unnormalizer):
         with pytest.raises(CheckpointError, match=f"file: statistic {complaint}"):
             make(STATE, NormMode.MEAN_STD, stats, EPS, "file")
+
+
+@pytest.mark.parametrize("mode", [NormMode.IDENTITY, NormMode.MEAN_STD, NormMode.MIN_MAX])
+def test_the_inverse_of_an_unnormalizer(mode: NormMode) -> None:
+    feature = Feature("action", FeatureKind.ACTION, (2,))
+    stats = {
+        name: np.array(values, np.float32)
+        for name, values in {"mean": (1, 2), "std": (0.5, 4), "min": (-1, 0), "max": (1, 5)}.items()
+    }
+    unnormalizer = make_unnormalizer(feature, mode, stats, 1e-8, "")
+    inverse = unnormalizer.inverse()
+    rows = np.array([[0.25, -3.0]], np.float32)
+    scale, offset = unnormalizer.affine()
+    np.testing.assert_allclose((rows * scale + offset - inverse.offset) / inverse.divisor, rows, rtol=1e-6)
+
+
+def test_the_inverse_for_a_channel_of_one_value() -> None:
+    feature = Feature("action", FeatureKind.ACTION, (1,))
+    stats = {"mean": np.array([3], np.float32), "std": np.zeros(1, np.float32)}
+    inverse = make_unnormalizer(feature, NormMode.MEAN_STD, stats, 1e-8, "").inverse()
+    assert (inverse.offset.tolist(), inverse.divisor.tolist()) == ([3], [1])

@@ -286,3 +286,21 @@ def test_steps_of_another_type(folder: Path) -> None:
     (folder / PRE).write_text(json.dumps({"steps": ["normalizer_processor"]}))
     with pytest.raises(CheckpointError, match="step 0 is a string"):
         load_checkpoint(folder)
+
+
+def test_the_step_that_ends_instructions_with_a_line_feed(folder: Path, edit: Edit) -> None:
+    assert not load_checkpoint(folder).processors.new_line
+    new_line = {"registry_name": "smolvla_new_line_processor", "config": {}}
+    edit(PRE, lambda content: content["steps"].insert(2, new_line))
+    assert load_checkpoint(folder).processors.new_line
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("act", False), ("smolvla", True)])
+def test_folders_without_processor_files_leave_the_line_feed_to_the_policy(
+    folder: Path, edit: Edit, kind: str, expected: bool
+) -> None:
+    for name in (PRE, POST):
+        (folder / name).unlink()
+    identity = dict.fromkeys(("STATE", "ENV", "ACTION"), "IDENTITY")
+    edit("config.json", lambda content: content.update(type=kind, normalization_mapping=identity))
+    assert load_checkpoint(folder).processors.new_line is expected

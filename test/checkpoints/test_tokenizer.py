@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from vla_simd_ros.checkpoints import CheckpointError, InstructionError, Tokenizer
+from vla_simd_ros.checkpoints.synthesis.byte_vocabulary import byte_tokenizer
 from vla_simd_ros.checkpoints.synthesis.vocabulary import t5_tokenizer
 from vla_simd_ros.checkpoints.tokenizer import load_tokenizer
 
@@ -123,8 +124,9 @@ def test_no_files(tmp_path: Path) -> None:
     ("content", "complaint"),
     [
         ("{", "malformed JSON"),
-        ("{}", "model type is None, expected 'Unigram' or 'WordPiece'"),
-        ('{"model": {"type": "BPE"}}', "model type is 'BPE', expected 'Unigram' or 'WordPiece'"),
+        ("{}", "model type is None, expected 'Unigram' or 'WordPiece' or 'BPE'"),
+        ('{"model": {"type": "WordLevel"}}', "model type is 'WordLevel', expected 'Unigram' or"),
+        ('{"model": {"type": "BPE"}}', "not a tokenizer"),
         ('{"model": {"type": "Unigram"}}', "not a tokenizer"),
         ('{"model": {"type": "Unigram", "unk_id": null}}', "unk_id is null, expected the number of"),
     ],
@@ -153,3 +155,49 @@ def test_no_room_for_a_piece(folder: Path) -> None:
         CheckpointError, match="longest instruction is 1 tokens, expected at least 2, </s> included"
     ):
         load_tokenizer([folder], 1)
+
+
+@pytest.fixture(scope="module")
+def bytes_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bytes")
+    (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer(600)), encoding="utf-8")
+    return folder
+
+
+def test_bytes_have_no_marks_around_them(bytes_folder: Path) -> None:
+    tokenizer = load_tokenizer([bytes_folder], 48)
+    names = json.loads((bytes_folder / "tokenizer.json").read_text())["model"]["vocab"]
+    assert tokenizer.encode("pick the box 42\u6f22\n") == [
+        names[piece] for piece in [*"pick", "Ġthe", "Ġbox", "Ġ", "4", "2", "æ", "¼", "¢", "Ċ"]
+    ]
+
+
+@pytest.mark.parametrize("text", ["open the box", "open the box\n"])
+def test_an_ending_is_added_once(bytes_folder: Path, text: str) -> None:
+    plain, ended = (load_tokenizer([bytes_folder], 48, ending) for ending in ("", "\n"))
+    assert ended.encode(text) == plain.encode("open the box\n")
+    assert ended.encode("open the box \n\n") == plain.encode("open the box \n\n")
+
+
+def test_a_text_that_is_cut_loses_its_ending(bytes_folder: Path) -> None:
+    tokenizer = load_tokenizer([bytes_folder], 4, "\n")
+    whole = load_tokenizer([bytes_folder], 48).encode("open the box")
+    cut = tokenizer.tokenize("open the box")
+    assert cut.truncated and cut.ids == whole[:4]
+
+
+def test_an_ending_alone_is_no_instruction(bytes_folder: Path) -> None:
+    with pytest.raises(InstructionError, match="is empty, expected a sentence"):
+        load_tokenizer([bytes_folder], 48, "\n").encode("")
+
+
+def test_single_tokens_by_name(bytes_folder: Path) -> None:
+    tokenizer = load_tokenizer([bytes_folder], 48)
+    assert tokenizer.encode("<global-img>") == [tokenizer.token_id("<global-img>")]
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: has no token '<video>'"):
+        tokenizer.token_id("<video>")
+
+
+def test_the_longest_instruction_has_at_least_a_token(bytes_folder: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"longest instruction is 0 tokens, expected at least 1$"):
+        load_tokenizer([bytes_folder], 0)

@@ -39,6 +39,28 @@ DIFFUSION: dict[str, Any] = {
     "spatial_softmax_num_keypoints": 5,
     "num_train_timesteps": 12,
 }
+SMOLVLA: dict[str, Any] = {
+    "num_vlm_layers": 4,
+    "resize_imgs_with_padding": [32, 32],
+    "tokenizer_max_length": 8,
+    "max_state_dim": 8,
+    "max_action_dim": 8,
+    "num_steps": 3,
+    "expert_width_multiplier": 0.5,
+    "vlm.scale_factor": 2,
+    "vlm.text_config.hidden_size": 40,
+    "vlm.text_config.intermediate_size": 48,
+    "vlm.text_config.num_attention_heads": 4,
+    "vlm.text_config.num_key_value_heads": 2,
+    "vlm.text_config.head_dim": 8,
+    "vlm.text_config.vocab_size": 600,
+    "vlm.vision_config.hidden_size": 24,
+    "vlm.vision_config.intermediate_size": 40,
+    "vlm.vision_config.num_hidden_layers": 2,
+    "vlm.vision_config.num_attention_heads": 3,
+    "vlm.vision_config.image_size": 32,
+    "vlm.vision_config.patch_size": 8,
+}
 TURBOVLA: dict[str, Any] = {
     "image_size": 48,
     "max_language_tokens": 8,
@@ -56,6 +78,7 @@ _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "act": (CAMERAS, SIZES, {}),
     "diffusion": (SAME_SIZE, {"chunk_size": 5}, DIFFUSION),
     "impact": (CAMERAS, SIZES, TEXT),
+    "smolvla": (CAMERAS, {"chunk_size": 5}, SMOLVLA),
     "turbovla": (CAMERAS, SIZES, TURBOVLA),
     "turbovla_so101": (CAMERAS, SIZES, TURBOVLA),
 }
@@ -97,6 +120,9 @@ def random_inputs(spec: PolicySpec, tokens: int = 0, seed: int = 0) -> dict[str,
     for name, width in (("state", spec.state_dim), ("env_state", spec.env_state_dim)):
         if width:
             values[name] = rng.normal(size=(steps, width)).astype(np.float32)
+    if spec.takes_prefix:
+        values["prefix"] = rng.normal(size=(spec.chunk_size, spec.action_dim)).astype(np.float32)
+        values["prefix_weights"] = rng.uniform(size=(spec.chunk_size, 1)).astype(np.float32)
     if tokens:
         values["token_ids"] = rng.integers(2, 30000, tokens).astype(np.int32)
     return values

@@ -92,6 +92,15 @@ class Checkpoint:
             )
         return read_json_object(folder / CONFIG), TensorFile(folder / WEIGHTS)
 
+    def _advice(self) -> str:
+        """Whose tokenizer has to be put where: of the models that config.json names and that are not here."""
+        names = ((field, self.config.get(field)) for field in _NAMED_MODELS)
+        return "".join(
+            f"; put those of '{name}' ({field} of {CONFIG}) into {self.folder}"
+            for field, name in names
+            if isinstance(name, str) and self.named_folder(field) is None
+        )
+
     def named_folder(self, field: str) -> Path | None:
         """The folder of a model that ``field`` of config.json names, if it is here: inside this one, or where
         its path leads."""
@@ -106,7 +115,7 @@ class Checkpoint:
         limit = next((self.option(f, int) for f in _TOKEN_LIMITS if self.config.get(f) is not None), default)
         folders = [self.folder, self.folder / TEXT_ENCODER_FOLDER]
         folders += [folder for folder in map(self.named_folder, _NAMED_MODELS) if folder is not None]
-        return load_tokenizer(folders, limit, "\n" if self.processors.new_line else "")
+        return load_tokenizer(folders, limit, "\n" if self.processors.new_line else "", self._advice())
 
 
 def load_checkpoint(folder: str | Path) -> Checkpoint:

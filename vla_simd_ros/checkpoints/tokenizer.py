@@ -108,8 +108,11 @@ class Tokenizer:
         return ids
 
 
-def load_tokenizer(folders: Iterable[Path], max_tokens: int, ending: str = "") -> Tokenizer:
-    """The tokenizer in the first of ``folders`` that has one, in any of the forms of its file."""
+def load_tokenizer(folders: Iterable[Path], max_tokens: int, ending: str = "", advice: str = "") -> Tokenizer:
+    """The tokenizer in the first of ``folders`` that has one, in any of the forms of its file.
+
+    Raises `CheckpointError`, with ``advice``, where there is none.
+    """
     tried = tuple(folders)
     for folder in tried:
         for name, read in _READERS.items():
@@ -117,7 +120,7 @@ def load_tokenizer(folders: Iterable[Path], max_tokens: int, ending: str = "") -
                 backend, marks = read(folder / name)
                 return Tokenizer(backend, marks, max_tokens, folder / name, ending)
     places = " or ".join(str(folder) for folder in tried)
-    raise CheckpointError(f"no {TOKENIZER_JSON}, {SPIECE_MODEL} or {VOCABULARY} in {places}")
+    raise CheckpointError(f"no {TOKENIZER_JSON}, {SPIECE_MODEL} or {VOCABULARY} in {places}{advice}")
 
 
 def _mark(backend: tokenizers.Tokenizer, mark: str, source: Path) -> int:

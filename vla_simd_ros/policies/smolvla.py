@@ -17,7 +17,7 @@ from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import DType, Graph, Lifetime, Tensor
 from vla_simd_ros.policies.base import PolicySpec
-from vla_simd_ros.policies.blocks.letterbox import letterboxed
+from vla_simd_ros.policies.blocks.image_geometry import letterboxed
 from vla_simd_ros.policies.blocks.llama import KeysValues, LlamaLayer
 from vla_simd_ros.policies.blocks.normalization import normalized_image, normalized_vector, unnormalized
 from vla_simd_ros.policies.blocks.siglip import Siglip
@@ -113,9 +113,7 @@ class SmolVlaPolicy:
             normalizer = _to_both_sides_of_zero(self._checkpoint.normalizers[feature.name])
             x = normalized_image(b, image, normalizer, name=f"image.{camera}")
             if self._config.image_size is not None:
-                x = letterboxed(
-                    b, x, *self._config.image_size, _BLACK, self._weights, name=f"image.{camera}.fitted"
-                )
+                x = letterboxed(b, x, *self._config.image_size, _BLACK, name=f"image.{camera}.fitted")
         patches = x.shape[0] // self._config.vision.patch
         states = self._vision.build(b, x, lambda part: f"vision.{camera}.{part}")
         with b.block(f"connector.{camera}"):

@@ -64,6 +64,20 @@ SMALL = {
             "text_config.num_heads": 2,
         },
     ),
+    "smolvla": Small(
+        {"encoder_layers": 2, "dim_model": 64, "heads": 4, "feedforward": 64},
+        {
+            "resize_imgs_with_padding": [128, 128],
+            "num_steps": 5,
+            "vlm.text_config.num_key_value_heads": 2,
+            "vlm.text_config.head_dim": 16,
+            "vlm.vision_config.hidden_size": 48,
+            "vlm.vision_config.intermediate_size": 64,
+            "vlm.vision_config.num_hidden_layers": 1,
+            "vlm.vision_config.num_attention_heads": 3,
+            "vlm.vision_config.image_size": 128,
+        },
+    ),
 }
 
 

@@ -33,6 +33,27 @@ def smoothly_resized(b: Builder, image: Tensor, height: int, width: int, *, name
     return b.transpose(planes, (1, 2, 0), name=name)
 
 
+def letterboxed(b: Builder, image: Tensor, height: int, width: int, border: float, *, name: str) -> Tensor:
+    """A float image [H, W, C] scaled to fit, proportions kept, at the bottom and on the right of
+    [height, width, C]; the rest has the value ``border``."""
+    old_height, old_width, channels = image.shape
+    ratio = max(old_width / width, old_height / height)
+    x = b.resize(image, int(old_height / ratio), int(old_width / ratio), name=f"{name}.scaled")
+    new_height, new_width, _ = x.shape
+    if new_height < height:
+        rows = b.constant(f"{name}.above", _filled((height - new_height, new_width, channels), border))
+        x = b.concat([rows, x], axis=0, name=f"{name}.lowered")
+    if new_width < width:
+        columns = b.constant(f"{name}.left", _filled((height, width - new_width, channels), border))
+        x = b.concat([columns, x], axis=1, name=f"{name}.moved")
+    return x
+
+
+@lru_cache(maxsize=64)
+def _filled(shape: tuple[int, ...], value: float) -> Array:
+    return np.full(shape, value, np.float32)
+
+
 @lru_cache(maxsize=64)
 def _triangles(given: int, wanted: int) -> Array:
     """What each of the pixels ``given`` along a line adds to each of those ``wanted``, float32.
