@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 from small_checkpoints import random_inputs
 
-from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor, run_graph
 from vla_simd_ros.graph.compile import compile_graph
@@ -138,3 +140,24 @@ def test_graphs_share_their_arrays(checkpoint: Open) -> None:
     policy = DiffusionPolicy(checkpoint("diffusion", settings={"use_group_norm": True}))
     first, second = policy.build(), policy.build()
     assert set(first.constants.values()) == set(second.constants.values())
+
+
+def test_an_old_folder_with_its_statistics_among_the_weights(checkpoint: Open, tmp_path: Path) -> None:
+    new = checkpoint("diffusion", cameras=(), env_state_dim=2)
+    for path in new.folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    weights = load_file(tmp_path / "model.safetensors")
+    statistics = load_file(next(tmp_path.glob("policy_preprocessor*.safetensors")))
+    for key, value in statistics.items():
+        feature, statistic = key.rsplit(".", 1)
+        for group in ("normalize_inputs", "normalize_targets", "unnormalize_outputs"):
+            if (group == "normalize_inputs") != (feature == "action"):
+                weights[f"{group}.buffer_{feature.replace('.', '_')}.{statistic}"] = value
+    save_file(weights, tmp_path / "model.safetensors")
+    for path in tmp_path.glob("policy_*"):
+        path.unlink()
+    policies = [DiffusionPolicy(opened) for opened in (new, load_checkpoint(tmp_path))]
+    inputs = {**random_inputs(policies[0].spec), **step_inputs(policies[0])}
+    graphs = [policy.build() for policy in policies]
+    actions = [run_graph(graph, inputs)[graph.outputs["action"]] for graph in graphs]
+    np.testing.assert_array_equal(*actions)

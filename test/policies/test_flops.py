@@ -18,6 +18,7 @@ from vla_simd_ros.graph.cost import total_cost
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Graph, Lifetime
 from vla_simd_ros.policies.act import ActPolicy
+from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
 
 BLOCK = "model.text.model.encoder.block.{}.layer."
@@ -105,6 +106,24 @@ def test_act_at_the_same_size() -> None:
     graph = ActPolicy(hollow_checkpoint("act", 480, 640, 6, 6)).build()
     assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(70.2, abs=0.1)
     assert gigaflops(graph, Lifetime.EPISODE) == 0
+
+
+def test_a_diffusion_step_is_its_convolutions() -> None:
+    """A multiply-add for each weight and row: 64 rows of 512, 32 of 1024, 16 of 2048."""
+    graph = DiffusionPolicy(hollow_checkpoint("diffusion", 96, 96, 2, 2)).build()
+
+    def block(rows: int, inputs: int, width: int) -> int:
+        residual = inputs * width if inputs != width else 0
+        return rows * (5 * width * (inputs + width) + residual)
+
+    down = block(64, 2, 512) + block(64, 512, 512) + 32 * 3 * 512**2
+    down += block(32, 512, 1024) + block(32, 1024, 1024) + 16 * 3 * 1024**2
+    coarse = block(16, 1024, 2048) + 3 * block(16, 2048, 2048)
+    up = block(16, 4096, 1024) + block(16, 1024, 1024) + 16 * 4 * 1024**2
+    up += block(32, 2048, 512) + block(32, 512, 512) + 32 * 4 * 512**2
+    products = down + coarse + up + 64 * (5 * 512**2 + 512 * 2)
+    assert gigaflops(graph, Lifetime.STEP) == pytest.approx(2 * products / 1e9, rel=2e-3)
+    assert gigaflops(graph, Lifetime.STEP) == pytest.approx(9.3, abs=0.05)
 
 
 def test_libero_views_give_128_visual_tokens() -> None:
