@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from vla_simd_ros.executors.base import Executable, InputError
+from vla_simd_ros.executors.base import InputError, Runnable
 from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.observation import finite_rows
 from vla_simd_ros.policies.base import GuidedSolver, PolicySpec, Solver
@@ -92,13 +92,13 @@ class Sampler:
             weights[:] = self.solver.prefix_weights(rows, min(prefix.frozen, horizon), horizon, schedule)
         return {"prefix": actions, "prefix_weights": weights}
 
-    def run(self, executable: Executable, plan: Plan, steps: int | None = None) -> Array:
+    def run(self, executable: Runnable, plan: Plan, steps: int | None = None) -> Array:
         """Run the step program ``steps`` times (None: as often as planned) after the query program; the
         actions."""
         *_, last = islice(self.iterate(executable, plan), steps)
         return last["action"]
 
-    def iterate(self, executable: Executable, plan: Plan) -> Iterator[Mapping[str, Array]]:
+    def iterate(self, executable: Runnable, plan: Plan) -> Iterator[Mapping[str, Array]]:
         """Run the step program as often as planned; its outputs after each step."""
         samples = plan.noise if self.solver.noise_per_step else plan.noise[None]
         sample = samples[0]

@@ -49,6 +49,25 @@ def test_observations_are_asked_in_a_ring(turns: tuple[Turns, Recorder]) -> None
     assert turns[1].asked == [3.0, 1.0, 2.0, 3.0]
 
 
+def test_programs_are_told_as_medians_of_the_last_queries() -> None:
+    class Stepping(Recorder):
+        spent_ms: dict[str, float] = {}  # noqa: RUF012
+
+        def query(self, observation: float) -> np.ndarray:
+            self.spent_ms = {"query": observation, "step": 10 * observation}
+            return super().query(observation)
+
+    backend = Stepping()
+    turns = Turns(backend, [1.0, 2.0, 6.0], lambda: backend.now_ns)  # type: ignore[arg-type, list-item]
+    turns.time_queries(0, 4)
+    assert turns.programs(3) == {"query": 2.0, "step": 20.0}
+
+
+def test_a_backend_that_cannot_tell_its_programs_has_none(turns: tuple[Turns, Recorder]) -> None:
+    turns[0].time_queries(0, 2)
+    assert turns[0].programs(2) == {}
+
+
 def test_soak_lasts_until_its_time_is_over(turns: tuple[Turns, Recorder]) -> None:
     samples = turns[0].soak(0.02)
     assert samples == [(0.005, 5.0), (0.01, 5.0), (0.015, 5.0), (0.02, 5.0)]

@@ -2,14 +2,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from iterating_policy import IteratingPolicy
 
-from vla_simd_ros.benchmarks.op_times import algorithm_of, shape_text
+from vla_simd_ros.benchmarks.op_times import ProfiledPolicy, algorithm_of, shape_text
 from vla_simd_ros.benchmarks.work import op_work
+from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.fidelity.cases import Case
+from vla_simd_ros.fidelity.programs import InstructedPolicy
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import DType, Lifetime, Op
 from vla_simd_ros.graph.programs import CompiledPolicy
+from vla_simd_ros.inference import make_sampler
+from vla_simd_ros.observation import blank_observation
 
 RNG = np.random.default_rng(0)
 
@@ -62,3 +68,14 @@ def test_shape_and_work(compiled: CompiledPolicy, kind: str, shape: str, flops: 
 )
 def test_the_algorithm_in_the_name_of_a_kernel(kernel: str, algorithm: str) -> None:
     assert algorithm_of(kernel, "avx2") == algorithm
+
+
+def test_a_step_is_profiled_once_and_counts_as_often_as_it_is_run() -> None:
+    definition = IteratingPolicy(noise_per_step=True)
+    sampler = make_sampler(definition, 0)
+    policy = InstructedPolicy(definition.spec, compile_graph(definition.build(), FoldCache()), None, sampler)
+    observation = blank_observation(definition.spec)
+    times = ProfiledPolicy(policy, EngineSettings(threads=1)).profile(Case(observation, num_steps=6), 2)
+    programs = {op.program: op.runs for op in times}
+    assert programs == {"query": 1, "step": 6}
+    assert {op.kind for op in times if op.program == "step"} >= {"linear", "binary"}

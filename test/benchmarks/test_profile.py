@@ -45,6 +45,16 @@ def test_groups_tell_what_computed_them() -> None:
     assert group.bound_ms is None and group.roofline_share is None
 
 
+def test_a_step_counts_as_often_as_it_is_run() -> None:
+    step = dataclasses.replace(op("linear", "expert.0", 2_000_000, 0.5), program="step", runs=4)
+    linear = group_by([OPS[0], step], lambda op: op.kind, ROUND)[0]
+    assert (linear.ms, linear.work.flops, linear.ops) == (3.0, 10_000_000, 2)
+    assert linear.bound_ms == pytest.approx(0.1)
+    rows = [line.split("|")[1].strip() for line in profile_tables([OPS[0], step], ROUND).splitlines() if line]
+    assert rows[2:4] == ["query", "step x 4"]
+    assert rows[6:8] == ["encoder.0", "step x 4: expert.0"]
+
+
 def test_tables_list_blocks_in_order_and_kinds_by_time() -> None:
     lines = profile_tables([OPS[1], *OPS], ROUND).splitlines()
     first_cells = [line.split("|")[1].strip() for line in lines if line.startswith("|")]

@@ -89,6 +89,20 @@ def test_markdown_states_conditions_then_the_table() -> None:
     assert "longer in 2 of 2 blocks" in text
 
 
+def test_programs_of_a_policy_that_iterates_are_told() -> None:
+    ours, slow, quick = result().runners
+    ours = dataclasses.replace(ours, programs_ms={"query": 4.0, "step": 6.0})
+    iterating = dataclasses.replace(result(), runners=[ours, slow, quick])
+    options = dataclasses.replace(OPTIONS, steps=10)
+    text = to_markdown(iterating, options, CONTEXT)
+    assert "wrist 240x320; steps: 10" in text
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+    assert ["Program, median ms", "query", "10 steps", "a step"] in rows
+    assert rows[-1] == ["ours", "4.0", "6.0", "0.60"]
+    report = to_json(iterating, options, CONTEXT)
+    assert (report["steps"], report["results"][0]["programs_ms"]["step"]) == (10, 6.0)
+
+
 def test_peers_in_int8_are_compared_apart() -> None:
     ours, slow, quick = result().runners
     mixed = dataclasses.replace(

@@ -51,7 +51,7 @@ def test_int8_layers_agree_with_the_reference(torch: Any) -> None:
 
 
 def test_a_module_takes_inputs_then_cached_tensors(torch: Any) -> None:
-    from vla_simd_ros.executors.torch_executor import TorchExecutor, torch_module
+    from vla_simd_ros.executors.torch_executor import ProgramModule, TorchExecutor
 
     policy = small_policy()
     executable = TorchExecutor().load(policy)
@@ -59,7 +59,7 @@ def test_a_module_takes_inputs_then_cached_tensors(torch: Any) -> None:
     program = policy.programs[Lifetime.QUERY]
     arguments = [INPUTS[Lifetime.QUERY][name] for name in program.inputs]
     arguments += [executable.tensor(tensor) for tensor in program.uses]
-    module = torch_module(program, policy.constants).eval()
+    module = ProgramModule(program, policy.constants, tuple(program.outputs.values())).eval()
     results = module(*(torch.from_numpy(a) for a in arguments))
     assert len(results) == len(program.outputs)
     expected = executable.run(Lifetime.QUERY, INPUTS[Lifetime.QUERY])["prefix"]

@@ -12,9 +12,9 @@ from vla_simd_ros.benchmarks.interleave import Plan
 from vla_simd_ros.benchmarks.setting_runs import Say, SettingRuns
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.settings import EngineSettings
-from vla_simd_ros.fidelity.observations import random_observations
+from vla_simd_ros.fidelity.cases import random_cases
 
-_OBSERVATIONS = 4
+_CASES = 4
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ def measure_ablation(task: AblationTask, say: Say) -> tuple[dict[str, Any], str]
     if warning := busy_warning():
         say(f"warning: {warning}")
     checkpoint = load_checkpoint(task.checkpoint)
-    observations = random_observations(checkpoint, _OBSERVATIONS, 0)
-    with SettingRuns(task.checkpoint, task.instruction, observations, task.plan, task.warmup, say) as runs:
+    cases = random_cases(checkpoint, _CASES, 0)
+    with SettingRuns(task.checkpoint, task.instruction, cases, task.plan, task.warmup, say) as runs:
         details = runs.details(task.base)
         effects = run_ablation(task.base, runs, say)
     report = {

@@ -13,7 +13,7 @@ from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
-    from vla_simd_ros.inference import Observation
+    from vla_simd_ros.fidelity.cases import Case
 
 
 class BenchmarkError(Exception):
@@ -44,24 +44,33 @@ class Backend(Protocol):
     details: Mapping[str, str]
     """Versions and settings that a repetition needs."""
 
-    def query(self, observation: Observation) -> Array:
+    def query(self, case: Case) -> Array:
         """Actions in robot units ``[chunk, action width]`` for raw frames and an un-normalized state."""
+
+
+@runtime_checkable
+class Staged(Protocol):
+    """A backend that can tell the time of its programs."""
+
+    @property
+    def spent_ms(self) -> Mapping[str, float]:
+        """Milliseconds of the last query by program: "query", and "step" for all steps together."""
 
 
 @runtime_checkable
 class Profiled(Protocol):
     """A backend that can tell the time of its operations."""
 
-    def profile(self, observation: Observation, queries: int) -> list[OpTime]:
+    def profile(self, case: Case, queries: int) -> list[OpTime]:
         """Shortest time of each operation over ``queries`` queries."""
 
 
 @runtime_checkable
 class Calibrated(Protocol):
-    """A backend that has to see observations before it can answer."""
+    """A backend that has to see queries before it can answer."""
 
-    def calibrate(self, observations: Sequence[Observation]) -> None:
-        """Make ready, with ranges of values taken from these observations."""
+    def calibrate(self, cases: Sequence[Case]) -> None:
+        """Make ready, with ranges of values taken from these."""
 
 
 @dataclass(frozen=True)

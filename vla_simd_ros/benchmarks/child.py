@@ -13,19 +13,28 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.benchmarks.backend import Backend, BenchmarkError, Calibrated, Profiled, Setup, resolve
+from vla_simd_ros.benchmarks.backend import (
+    Backend,
+    BenchmarkError,
+    Calibrated,
+    Profiled,
+    Setup,
+    Staged,
+    resolve,
+)
 from vla_simd_ros.benchmarks.isa_limit import limiting_variables
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
-    from vla_simd_ros.inference import Observation
+    from vla_simd_ros.fidelity.cases import Case
 
 Clock = Callable[[], int]
 Waiting = Callable[[float], None]
@@ -38,19 +47,18 @@ _PR_SET_PDEATHSIG = 1
 class Turns:
     """What a runner does in its turn, on its backend; ``clock`` counts nanoseconds."""
 
-    def __init__(
-        self, backend: Backend, observations: Sequence[Observation], clock: Clock = time.perf_counter_ns
-    ) -> None:
+    def __init__(self, backend: Backend, cases: Sequence[Case], clock: Clock = time.perf_counter_ns) -> None:
         self._backend = backend
-        self._observations = observations
+        self._cases = cases
         self._clock = clock
+        self._spent_ms: list[Mapping[str, float]] = []
 
     def answers(self, count: int) -> list[Array]:
-        """The actions for the first ``count`` observations."""
-        return [self._backend.query(observation) for observation in self._observations[:count]]
+        """The actions for the first ``count`` cases."""
+        return [self._backend.query(case) for case in self._cases[:count]]
 
     def time_queries(self, first: int, count: int) -> list[float]:
-        """Milliseconds of ``count`` queries, on observation ``first`` and those that follow it in a ring."""
+        """Milliseconds of ``count`` queries, on case ``first`` and those that follow it in a ring."""
         return [self._time(index) for index in range(first, first + count)]
 
     def soak(self, seconds: float) -> list[tuple[float, float]]:
@@ -66,13 +74,23 @@ class Turns:
         """Shortest time of each operation over ``queries`` queries, for a backend that can tell."""
         if not isinstance(self._backend, Profiled):
             raise BenchmarkError("cannot tell the time of its operations")
-        return self._backend.profile(self._observations[0], queries)
+        return self._backend.profile(self._cases[0], queries)
+
+    def programs(self, count: int) -> dict[str, float]:
+        """Median milliseconds of each program over the last ``count`` queries that were timed; empty for a
+        backend that cannot tell."""
+        last = self._spent_ms[-count:]
+        names = dict.fromkeys(name for spent in last for name in spent)
+        return {name: statistics.median(spent[name] for spent in last) for name in names}
 
     def _time(self, index: int) -> float:
-        observation = self._observations[index % len(self._observations)]
+        case = self._cases[index % len(self._cases)]
         start = self._clock()
-        self._backend.query(observation)
-        return (self._clock() - start) / 1e6
+        self._backend.query(case)
+        elapsed_ms = (self._clock() - start) / 1e6
+        if isinstance(self._backend, Staged):
+            self._spent_ms.append(self._backend.spent_ms)
+        return elapsed_ms
 
 
 class ChildRunner:
@@ -88,7 +106,7 @@ class ChildRunner:
         name: str,
         factory: str,
         setup: Setup,
-        observations: Sequence[Observation],
+        cases: Sequence[Case],
         waiting: Waiting = lambda _: None,
     ) -> None:
         self.name = name
@@ -96,7 +114,7 @@ class ChildRunner:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, factory, setup, list(observations)), name=f"bench {name}"
+            target=_serve, args=(theirs, factory, setup, list(cases)), name=f"bench {name}"
         )
         self._process.start()
         theirs.close()
@@ -108,12 +126,12 @@ class ChildRunner:
         self._stop()
 
     def answers(self, count: int) -> list[Array]:
-        """The actions for the first ``count`` observations."""
+        """The actions for the first ``count`` cases."""
         result: list[Array] = self._call("answers", count)
         return result
 
     def time_queries(self, first: int, count: int) -> list[float]:
-        """Milliseconds of ``count`` queries, on observation ``first`` and those that follow."""
+        """Milliseconds of ``count`` queries, on case ``first`` and those that follow."""
         result: list[float] = self._call("time_queries", first, count)
         return result
 
@@ -125,6 +143,11 @@ class ChildRunner:
     def profile(self, queries: int) -> list[OpTime]:
         """Time of each operation, for a runner whose backend can tell."""
         result: list[OpTime] = self._call("profile", queries)
+        return result
+
+    def programs(self, count: int) -> dict[str, float]:
+        """Median milliseconds of each program over the last ``count`` queries that were timed."""
+        result: dict[str, float] = self._call("programs", count)
         return result
 
     def close(self) -> None:
@@ -182,7 +205,7 @@ class ChildRunner:
         return BenchmarkError(f"runner {self.name!r}: its process ended with code {self._process.exitcode}")
 
 
-def _serve(connection: Connection, factory: str, setup: Setup, observations: list[Observation]) -> None:
+def _serve(connection: Connection, factory: str, setup: Setup, cases: list[Case]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     end_with_parent()
     if setup.threads:  # read by OpenMP and BLAS when they are loaded, which making the backend does
@@ -193,8 +216,8 @@ def _serve(connection: Connection, factory: str, setup: Setup, observations: lis
     try:
         backend = resolve(factory)(setup)
         if isinstance(backend, Calibrated):
-            backend.calibrate(observations)
-        turns = Turns(backend, observations)
+            backend.calibrate(cases)
+        turns = Turns(backend, cases)
         connection.send((False, dict(backend.details)))
         while True:
             method, args = connection.recv()

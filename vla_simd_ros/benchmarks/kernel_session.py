@@ -1,4 +1,4 @@
-"""The kernels of a policy's query program on one core, measured and written up."""
+"""The kernels of a policy's queries on one core, measured and written up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vla_simd_ros.benchmarks.backend import BenchmarkError, Setup
+from vla_simd_ros.benchmarks.backend import BenchmarkError
 from vla_simd_ros.benchmarks.conditions import busy_warning, describe_machine
 from vla_simd_ros.benchmarks.kernels import (
     TARGET_ROWS,
@@ -22,7 +22,8 @@ from vla_simd_ros.benchmarks.kernels import (
 from vla_simd_ros.benchmarks.roofline import Roofline, measure_roofline, roofline_table
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.settings import EngineSettings
-from vla_simd_ros.fidelity.observations import random_observations
+from vla_simd_ros.fidelity.cases import random_cases
+from vla_simd_ros.fidelity.programs import instruct
 
 Say = Callable[[str], None]
 
@@ -31,7 +32,7 @@ _REPEATS = 9
 
 @dataclass(frozen=True)
 class KernelReport:
-    """The layers of a query program beside the ceilings of one core."""
+    """The layers of a query beside the ceilings of one core."""
 
     roofline: Roofline
     layers: list[Layer]
@@ -87,13 +88,14 @@ def measure_kernels(folder: str | None, settings: EngineSettings, instruction: s
         say(f"warning: {warning}")
     with _checkpoint(folder, say) as path:
         say("preparing the policy")
-        policy = ProfiledPolicy(Setup(str(path), instruction, settings))
-        observation = random_observations(load_checkpoint(path), 1, 0)[0]
+        checkpoint = load_checkpoint(path)
+        policy = ProfiledPolicy(instruct(checkpoint, instruction), settings)
+        (case,) = random_cases(checkpoint, 1, 0)
         say("measuring the core's ceilings")
         roofline = measure_roofline(policy.isa, policy.threads)
         say(f"{_REPEATS} queries on one core, then each distinct layer by itself")
         layers = distinct_layers(
-            policy.profile(observation, _REPEATS),
+            policy.profile(case, _REPEATS),
             lambda name: policy.alone(name, _REPEATS),
             roofline,
             _engine.Engine(threads=1, isa=policy.isa).tile[1],

@@ -1,4 +1,4 @@
-"""Each distinct operation of a query program beside its roofline."""
+"""Each distinct operation of a query beside its roofline."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AloneTime:
 
 @dataclass(frozen=True)
 class Layer:
-    """Operations of one kind and shape, computed by one algorithm.
+    """Operations of one kind and shape, computed by one algorithm; ``count`` of them in a query.
 
     ``alone_ms`` is the time of one of them repeated by itself, as kernels are usually measured;
     ``in_query_ms`` the mean time within a query, None for an algorithm that the policy does not use. The
@@ -100,7 +100,7 @@ def _layer(
         first.kind,
         first.shape,
         alone.algorithm,
-        len(group),
+        sum(op.runs for op in group),
         first.rows,
         first.cols < tile_cols,
         choice,

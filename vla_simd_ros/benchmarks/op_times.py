@@ -1,49 +1,56 @@
-"""Times of the query program's operations on this engine."""
+"""Times of the operations of a query on this engine: those of the query program, and of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vla_simd_ros.benchmarks.backend import Setup
 from vla_simd_ros.benchmarks.kernels import AloneTime
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.work import NO_WORK, op_work
-from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.executors.base import Executable
 from vla_simd_ros.executors.convolution import FIXED_CONVOLUTIONS
+from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.executors.simd_executor import RecordTime, SimdExecutor
-from vla_simd_ros.fidelity.programs import instruct
+from vla_simd_ros.fidelity.cases import Case
+from vla_simd_ros.fidelity.programs import InstructedPolicy
 from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import Array, DType, Lifetime, Op, Tensor
+from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES
 from vla_simd_ros.graph.single_operation import program_of
-from vla_simd_ros.inference import Observation, observation_inputs
 
 
 class ProfiledPolicy:
     """A policy on an engine of its own, for the times of its operations."""
 
-    def __init__(self, setup: Setup) -> None:
-        policy = instruct(load_checkpoint(setup.checkpoint), setup.instruction, setup.int8)
-        self._spec, self._compiled, ids = policy.spec, policy.compiled, policy.token_ids
-        executor = SimdExecutor(setup.settings)
+    def __init__(self, policy: InstructedPolicy, settings: EngineSettings) -> None:
+        self._policy, self._compiled = policy, policy.compiled
+        executor = SimdExecutor(settings)
         self.isa = executor.isa
         self.threads = executor.threads
-        self._executors = {setup.settings.convolution: executor}
+        self._executors = {settings.convolution: executor}
         self._executable = executor.load(self._compiled)
-        self._executable.run(Lifetime.EPISODE, {} if ids is None else {"token_ids": ids})
 
-    def profile(self, observation: Observation, queries: int) -> list[OpTime]:
-        """Shortest time of each operation over ``queries`` queries, after one to warm up."""
-        inputs = observation_inputs(self._spec, observation)
-        self._executable.run(Lifetime.QUERY, inputs)
-        records = self._executable.profile(Lifetime.QUERY, inputs, queries)
-        return [_op_time(record, self.isa) for record in records]
+    def profile(self, case: Case, queries: int) -> list[OpTime]:
+        """Shortest time of each operation over ``queries`` queries, after one to warm up.
+
+        All steps do the same: only the first one is run so often.
+        """
+        asked = _Asked(self._executable)
+        self._policy.run(asked, case)
+        times: list[OpTime] = []
+        for lifetime in (Lifetime.QUERY, Lifetime.STEP):
+            if runs := asked.inputs[lifetime]:
+                records = self._executable.profile(lifetime, runs[0], queries)
+                times += [_op_time(record, self.isa, lifetime, len(runs)) for record in records]
+        return times
 
     def alone(self, name: str, repeats: int) -> list[AloneTime]:
-        """Shortest time of the query program's operation ``name``, repeated by itself on random operands, by
-        each algorithm that can compute it."""
-        op = next(op for op in self._compiled.programs[Lifetime.QUERY].ops if op.output.name == name)
+        """Shortest time of the operation ``name``, repeated by itself on random operands, by each algorithm
+        that can compute it."""
+        programs = self._compiled.programs.values()
+        op = next(op for program in programs for op in program.ops if op.output.name == name)
         found: dict[str, AloneTime] = {}
         for convolution in FIXED_CONVOLUTIONS:
             executor = self._executor(convolution)
@@ -70,6 +77,18 @@ class ProfiledPolicy:
         return float(sum(record.ms for record in executable.profile(Lifetime.QUERY, inputs, repeats)))
 
 
+class _Asked:
+    """An executable, and what each of its programs is run with."""
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+        self.inputs: dict[Lifetime, list[Mapping[str, Array]]] = {each: [] for each in RUNTIME_LIFETIMES}
+
+    def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        self.inputs[lifetime].append(inputs)
+        return self._executable.run(lifetime, inputs)
+
+
 def _random(rng: np.random.Generator, tensor: Tensor) -> Array:
     """Values for an operand: indices are zero, which every table has."""
     if tensor.dtype is DType.F32:
@@ -84,7 +103,7 @@ def algorithm_of(kernel: str, isa: str) -> str:
     return "direct" if algorithm == "conv2d" else algorithm
 
 
-def _op_time(record: RecordTime, isa: str) -> OpTime:
+def _op_time(record: RecordTime, isa: str, lifetime: Lifetime, runs: int) -> OpTime:
     op = record.op
     copied = record.kernel == "copy"
     algorithm = algorithm_of(record.kernel, isa)
@@ -99,6 +118,8 @@ def _op_time(record: RecordTime, isa: str) -> OpTime:
         cols=op.output.shape[-1],
         work=NO_WORK if copied else op_work(op, algorithm),
         ms=float(record.ms),
+        program=lifetime.name.lower(),
+        runs=runs,
     )
 
 

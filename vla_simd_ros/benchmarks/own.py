@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.programs import instruct
-from vla_simd_ros.inference import Observation, Policy
+from vla_simd_ros.inference import Policy, Query
 
 
 class SimdBackend:
@@ -23,6 +24,7 @@ class SimdBackend:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._policy = Policy.load(setup.checkpoint, settings=setup.settings, int8=setup.int8)
+        self._last: Query | None = None
         if self._policy.spec.uses_instruction:
             self._policy.set_instruction(setup.instruction)
         settings = {name: str(value) for name, value in asdict(setup.settings).items()}
@@ -33,14 +35,25 @@ class SimdBackend:
             "int8": ",".join(self._policy.int8),
         }
 
-    def query(self, observation: Observation) -> npt.NDArray[np.float32]:
+    def query(self, case: Case) -> npt.NDArray[np.float32]:
         """See :class:`vla_simd_ros.benchmarks.backend.Backend`."""
-        return self._policy.query(observation).actions
+        self._last = self._policy.query(case.observation, noise=case.noise, num_steps=case.num_steps)
+        return self._last.actions
 
-    def profile(self, observation: Observation, queries: int) -> list[OpTime]:
+    @property
+    def spent_ms(self) -> Mapping[str, float]:
+        """See :class:`vla_simd_ros.benchmarks.backend.Staged`."""
+        if self._last is None:
+            return {}
+        timing = self._last.timing
+        steps = {} if self._policy.solver is None else {"step": timing.step_ms}
+        return {"query": timing.query_ms, **steps}
+
+    def profile(self, case: Case, queries: int) -> list[OpTime]:
         """Shortest time of each operation over ``queries`` queries, on an engine of its own."""
-        setup = replace(self._setup, int8=self.details["int8"])
-        return ProfiledPolicy(setup).profile(observation, queries)
+        setup = self._setup
+        policy = instruct(load_checkpoint(setup.checkpoint), setup.instruction, self._policy.int8)
+        return ProfiledPolicy(policy, setup.settings).profile(case, queries)
 
 
 class ReferenceBackend:
@@ -51,6 +64,6 @@ class ReferenceBackend:
         self._executable = ReferenceExecutor().load(self._policy.compiled)
         self.details: dict[str, str] = {}
 
-    def query(self, observation: Observation) -> npt.NDArray[np.float64]:
+    def query(self, case: Case) -> npt.NDArray[np.float64]:
         """See :class:`vla_simd_ros.benchmarks.backend.Backend`."""
-        return self._policy.run(self._executable, Case(observation))["action"]
+        return self._policy.run(self._executable, case)["action"]

@@ -14,11 +14,12 @@ from vla_simd_ros.graph.int8 import INT8
 
 @dataclass(frozen=True)
 class OpTime:
-    """One operation of the query program: what it is, what computes it, its work, and its time.
+    """One operation of a query: what it is, what computes it, its work, and its time.
 
     ``algorithm`` names how a convolution is computed, and is the kind of any other operation; ``shape`` is
     written as the operation's sizes; ``rows`` and ``cols`` are those of its result; ``ms`` is its shortest
-    time over the profiled queries.
+    time over the profiled queries. It belongs to the program "query" or "step", which a query runs ``runs``
+    times.
     """
 
     name: str
@@ -31,12 +32,15 @@ class OpTime:
     cols: int
     work: Work
     ms: float
+    program: str = "query"
+    runs: int = 1
 
 
 @dataclass(frozen=True)
 class Group:
-    """Operations taken together; ``share`` is their part of the time of all, ``bound_ms`` the sum of their
-    shortest times by the roofline, None where some compute in int8, whose peak is not measured."""
+    """Operations taken together, as often as a query runs them; ``share`` is their part of the time of all,
+    ``bound_ms`` the sum of their shortest times by the roofline, None where some compute in int8, whose peak
+    is not measured."""
 
     label: str
     ops: int
@@ -59,7 +63,7 @@ class Group:
 
 def group_by(ops: Sequence[OpTime], label: Callable[[OpTime], str], roofline: Roofline) -> list[Group]:
     """Operations summed by label, in order of first appearance."""
-    total = sum(op.ms for op in ops)
+    total = sum(op.ms * op.runs for op in ops)
     members: dict[str, list[OpTime]] = {}
     for op in ops:
         members.setdefault(label(op), []).append(op)
@@ -67,7 +71,7 @@ def group_by(ops: Sequence[OpTime], label: Callable[[OpTime], str], roofline: Ro
 
 
 def _group(name: str, ops: Sequence[OpTime], total: float, roofline: Roofline) -> Group:
-    ms = sum(op.ms for op in ops)
+    ms = sum(op.ms * op.runs for op in ops)
     int8 = any(op.precision == INT8 for op in ops)
     return Group(
         name,
@@ -75,8 +79,8 @@ def _group(name: str, ops: Sequence[OpTime], total: float, roofline: Roofline) -
         _how(ops),
         ms,
         ms / total if total else 0.0,
-        sum((op.work for op in ops), NO_WORK),
-        None if int8 else sum(roofline.in_query_ms(op.work) for op in ops),
+        sum((op.work * op.runs for op in ops), NO_WORK),
+        None if int8 else sum(op.runs * roofline.in_query_ms(op.work) for op in ops),
     )
 
 
@@ -88,10 +92,18 @@ def _how(ops: Sequence[OpTime]) -> str:
 
 
 def profile_tables(ops: Sequence[OpTime], roofline: Roofline) -> str:
-    """Markdown: time by block in the order of the program, then by kind, the longest first."""
-    by_block = group_by(ops, lambda op: op.block, roofline)
+    """Markdown: time by program where there are several, by block in the order of the programs, then by
+    kind, the longest first."""
+    by_program = group_by(ops, _program, roofline)
+    by_block = group_by(ops, lambda op: op.block if op.runs == 1 else f"{_program(op)}: {op.block}", roofline)
     by_kind = sorted(group_by(ops, lambda op: op.kind, roofline), key=lambda group: -group.ms)
-    return "\n".join([*_table("Block", by_block), "", *_table("Kind", by_kind), ""])
+    tables = {"Program": by_program} if len(by_program) > 1 else {}
+    tables |= {"Block": by_block, "Kind": by_kind}
+    return "\n".join(line for title, groups in tables.items() for line in [*_table(title, groups), ""])
+
+
+def _program(op: OpTime) -> str:
+    return op.program if op.runs == 1 else f"{op.program} x {op.runs}"
 
 
 def _table(title: str, groups: Iterable[Group]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ def to_json(result: BenchResult, options: Options, context: Context) -> dict[str
         "cpu": context.machine["cpu"],
         "isa": result.isa,
         "threads": result.threads,
+        "steps": options.steps,
         "results": [_runner_json(runner) for runner in result.runners],
         "speedup_vs_fastest_peer": result.speedup_vs_fastest_peer(),
         "fastest_peer": result.fastest_peer(),
@@ -65,6 +66,7 @@ def _runner_json(result: RunnerResult) -> dict[str, Any]:
         "precision": result.precision,
         **asdict(result.summary),
         "departure": result.departure,
+        "programs_ms": dict(result.programs_ms),
         "details": dict(result.details),
         "blocks_ms": result.blocks_ms,
     }
@@ -82,6 +84,8 @@ def to_markdown(result: BenchResult, options: Options, context: Context) -> str:
                 f" longer in {fastest.blocks_above_one} of {fastest.blocks} blocks).",
                 "",
             ]
+    if options.steps:
+        lines += [*_programs(result.runners, options.steps), ""]
     if options.plan.queries >= TAIL_QUERIES:
         lines += [_tail_line(result.runners[0].summary), ""]
     if result.soak:
@@ -94,9 +98,10 @@ def to_markdown(result: BenchResult, options: Options, context: Context) -> str:
 def _conditions(result: BenchResult, options: Options, context: Context) -> list[str]:
     machine, plan = context.machine, options.plan
     cameras = ", ".join(f"{name} {size}" for name, size in context.cameras.items())
+    steps = f"; steps: {options.steps}" if options.steps else ""
     note = "" if plan.queries >= TAIL_QUERIES else f" (tails are rough below {TAIL_QUERIES})"
     return [
-        f"- policy: {context.policy}; cameras: {cameras}",
+        f"- policy: {context.policy}; cameras: {cameras}{steps}",
         f"- CPU: {machine['cpu']}; ISA: {result.isa}; threads: {result.threads};"
         f" in int8: {result.int8 or 'nothing'}",
         f"- {options.warmup} queries to warm up, then {plan.queries} timed in {plan.blocks} blocks{note}",
@@ -117,6 +122,22 @@ def _table(result: BenchResult) -> list[str]:
         "Departure",
     )
     return markdown_table(header, (_row(result, runner) for runner in result.runners), text_columns=2)
+
+
+def _programs(runners: Sequence[RunnerResult], steps: int) -> list[str]:
+    """Where the time of a policy that iterates goes, as medians."""
+    header = ("Program, median ms", "query", f"{steps} steps", "a step")
+    rows = [
+        (
+            runner.runner,
+            f"{runner.programs_ms['query']:.1f}",
+            f"{runner.programs_ms['step']:.1f}",
+            f"{runner.programs_ms['step'] / steps:.2f}",
+        )
+        for runner in runners
+        if "step" in runner.programs_ms
+    ]
+    return markdown_table(header, rows)
 
 
 def _row(result: BenchResult, runner: RunnerResult) -> list[str]:

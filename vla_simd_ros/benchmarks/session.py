@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vla_simd_ros.benchmarks.agreement import TOLERANCES, check_agreement
@@ -26,20 +26,22 @@ from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
 from vla_simd_ros.benchmarks.statistics import Comparison, Summary, compare, summarize
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.int8 import FP32, INT8
+from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
-    from vla_simd_ros.inference import Observation
+    from vla_simd_ros.fidelity.cases import Case
 
 Say = Callable[[str], None]
 
 _PROFILE_RUNS = 9
-_CHECKED = 2  # observations; the reference takes its time
+_CHECKED = 2  # cases; the reference takes its time
 
 
 @dataclass(frozen=True)
 class Options:
     """What to measure. With ``settings.threads`` of 0 the engine chooses; every peer then gets as many.
-    ``hold_peers`` holds those that allow it to the engine's instruction set."""
+    ``hold_peers`` holds those that allow it to the engine's instruction set. ``steps`` are those of a query,
+    None for a policy of one pass."""
 
     checkpoint: str
     peers: tuple[str, ...]
@@ -52,12 +54,14 @@ class Options:
     soak_s: float = 0.0
     co_runner: bool = False
     profile: bool = False
+    steps: int | None = None
 
 
 @dataclass(frozen=True)
 class RunnerResult:
     """One runner: all its times by block, their summary, and its departure from the reference. ``precision``
-    is "int8" if anything is computed in int8."""
+    is "int8" if anything is computed in int8. ``programs_ms`` are median times by program, those of all steps
+    together."""
 
     runner: str
     precision: str
@@ -65,6 +69,7 @@ class RunnerResult:
     blocks_ms: list[list[float]]
     departure: float
     details: Mapping[str, str]
+    programs_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def check_options(options: Options) -> None:
 
 def run_bench(
     options: Options,
-    observations: Sequence[Observation],
+    cases: Sequence[Case],
     say: Say,
     registry: Mapping[str, RunnerSpec] = RUNNERS,
 ) -> BenchResult:
@@ -118,18 +123,20 @@ def run_bench(
     """
     check_options(options)
     with ExitStack() as stack:
-        runners, threads = _start(options, observations, say, registry, stack)
+        expected = _expected(options, cases, say, registry)
+        runners, threads = _start(options, cases, say, registry, stack)
         precisions = {name: registry[name].precision for name in runners}
         if runners[OURS].details["int8"]:
             precisions[OURS] = INT8
         tolerances = {
             name: registry[name].tolerance or TOLERANCES[precision] for name, precision in precisions.items()
         }
-        departures = _check(options, runners, tolerances, observations, say, registry)
+        departures = _check(runners, tolerances, expected, say)
         for name, runner in runners.items():
             say(f"{name}: {options.warmup} queries to warm up")
             runner.time_queries(0, options.warmup)
         times = measure(runners, options.plan, _announce(say, options.plan))
+        programs = {name: runner.programs(options.plan.queries) for name, runner in runners.items()}
         ours = runners[OURS]
         soak = _soak(ours, options.soak_s, say) if options.soak_s else None
         co_run = _co_run(ours, options.plan, say) if options.co_runner else None
@@ -142,6 +149,7 @@ def run_bench(
                 times[name],
                 departures[name],
                 runner.details,
+                programs[name],
             )
             for name, runner in runners.items()
         ]
@@ -152,7 +160,7 @@ def run_bench(
 
 def _start(
     options: Options,
-    observations: Sequence[Observation],
+    cases: Sequence[Case],
     say: Say,
     registry: Mapping[str, RunnerSpec],
     stack: ExitStack,
@@ -165,7 +173,7 @@ def _start(
         held_to = _held_to(options, name)
         setup = Setup(options.checkpoint, options.instruction, settings, options.int8, held_to)
         runners[name] = stack.enter_context(
-            ChildRunner(name, registry[name].factory, setup, observations, _wait(say, name))
+            ChildRunner(name, registry[name].factory, setup, cases, _wait(say, name))
         )
         settings = settings.but(threads=settings.threads or int(runners[name].details["threads"]))
     return runners, settings.threads
@@ -175,20 +183,24 @@ def _held_to(options: Options, runner: str) -> str:
     return options.settings.isa if options.hold_peers and runner != OURS else ""
 
 
+def _expected(
+    options: Options, cases: Sequence[Case], say: Say, registry: Mapping[str, RunnerSpec]
+) -> list[Array]:
+    """The reference's answers, before there are runners: in float64 a large policy takes much memory."""
+    say(f"{REFERENCE}: {_CHECKED} queries")
+    setup = Setup(options.checkpoint, options.instruction, EngineSettings())
+    factory = registry[REFERENCE].factory
+    with ChildRunner(REFERENCE, factory, setup, cases, _wait(say, REFERENCE)) as reference:
+        return reference.answers(_CHECKED)
+
+
 def _check(
-    options: Options,
     runners: Mapping[str, ChildRunner],
     tolerances: Mapping[str, float],
-    observations: Sequence[Observation],
+    expected: Sequence[Array],
     say: Say,
-    registry: Mapping[str, RunnerSpec],
 ) -> dict[str, float]:
     say(f"checking the outputs of {', '.join(runners)} against the {REFERENCE}")
-    setup = Setup(options.checkpoint, options.instruction, EngineSettings())
-    with ChildRunner(
-        REFERENCE, registry[REFERENCE].factory, setup, observations, _wait(say, REFERENCE)
-    ) as reference:
-        expected = reference.answers(_CHECKED)
     answers = {name: runner.answers(_CHECKED) for name, runner in runners.items()}
     departures = check_agreement(answers, expected, tolerances)
     for name, error in departures.items():

@@ -14,7 +14,7 @@ from vla_simd_ros.benchmarks.interleave import Plan, measure
 from vla_simd_ros.executors.settings import EngineSettings
 
 if TYPE_CHECKING:
-    from vla_simd_ros.inference import Observation
+    from vla_simd_ros.fidelity.cases import Case
 
 Say = Callable[[str], None]
 
@@ -32,7 +32,7 @@ class SettingRuns:
         self,
         checkpoint: str,
         instruction: str,
-        observations: Sequence[Observation],
+        cases: Sequence[Case],
         plan: Plan,
         warmup: int,
         say: Say,
@@ -42,7 +42,7 @@ class SettingRuns:
             raise ValueError(f"got {plan.blocks} blocks, expected at least {LEAST_PAIRS}")
         self._checkpoint = checkpoint
         self._instruction = instruction
-        self._observations = observations
+        self._cases = cases
         self._plan = plan
         self._warmup = warmup
         self._say = say
@@ -74,7 +74,7 @@ class SettingRuns:
         while len(self._runners) >= _KEPT:
             self._runners.popitem(last=False)[1].close()
         setup = Setup(self._checkpoint, self._instruction, settings)
-        runner = ChildRunner(OURS, self._factory, setup, self._observations, self._wait)
+        runner = ChildRunner(OURS, self._factory, setup, self._cases, self._wait)
         self._runners[settings] = runner
         runner.time_queries(0, self._warmup)
         return runner

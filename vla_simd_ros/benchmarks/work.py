@@ -36,6 +36,10 @@ class Work:
             self.nbytes + other.nbytes,
         )
 
+    def __mul__(self, times: int) -> Work:
+        """The work of as many runs."""
+        return Work(self.flops * times, self.executed * times, self.weight_bytes * times, self.nbytes * times)
+
     @property
     def intensity(self) -> float:
         """Executed floating-point operations per byte."""

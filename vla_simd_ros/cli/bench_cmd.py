@@ -16,7 +16,7 @@ from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.int8_groups import int8_setting
 
 DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
-_OBSERVATIONS = 4
+_CASES = 4
 _SEED = 0
 _LOADS = 5
 
@@ -48,6 +48,9 @@ def add_parser(subparsers: Any) -> None:
     )
     add_settings(parser)
     parser.add_argument("--instruction", default=DEFAULT_INSTRUCTION, metavar="TEXT")
+    parser.add_argument(
+        "--num-steps", type=int, metavar="N", help="steps of a policy that iterates (default: the solver's)"
+    )
     parser.add_argument("--queries", type=int, default=24, metavar="N", help="timed per runner (default: 24)")
     parser.add_argument("--warmup", type=int, default=5, metavar="N", help="untimed before (default: 5)")
     parser.add_argument(
@@ -127,10 +130,11 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from vla_simd_ros.benchmarks.roofline import measure_roofline
     from vla_simd_ros.benchmarks.session import Options, check_options, run_bench
     from vla_simd_ros.checkpoints import load_checkpoint
-    from vla_simd_ros.fidelity.observations import random_observations
+    from vla_simd_ros.fidelity.cases import random_cases
 
     checkpoint = load_checkpoint(args.checkpoint)
     chosen = engine_choice(args, checkpoint, int8_setting(args.precision or FP32, args.int8))
+    cases = random_cases(checkpoint, _CASES, _SEED, num_steps=args.num_steps)
     options = Options(
         checkpoint=args.checkpoint,
         peers=tuple(name for name in args.peers.split(",") if name),
@@ -143,20 +147,20 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         soak_s=args.soak,
         co_runner=args.co_runner,
         profile=args.profile,
+        steps=cases[0].num_steps,
     )
     check_options(options)
     machine = describe_machine()
     if warning := busy_warning():
         _say(f"warning: {warning}")
-    observations = random_observations(checkpoint, _OBSERVATIONS, _SEED)
     context = Context(
         policy=checkpoint.type,
         cameras={name: "x".join(map(str, feature.shape[1:])) for name, feature in checkpoint.cameras.items()},
         checkpoint=describe_checkpoint(Path(args.checkpoint)),
-        observations=f"{_OBSERVATIONS} random ones of seed {_SEED}, in turn",
+        observations=f"{_CASES} random ones of seed {_SEED}, in turn",
         machine=machine,
     )
-    result = run_bench(options, observations, _say)
+    result = run_bench(options, cases, _say)
     text = to_markdown(result, options, context)
     if result.profile:
         text += "\n" + profile_tables(result.profile, measure_roofline(result.isa, result.threads))

@@ -20,8 +20,8 @@ class Cancelled(RuntimeError):
     """A run that :meth:`Executor.cancel` stopped."""
 
 
-class Executable(Protocol):
-    """A policy loaded into an executor. Not safe for use by several threads at once."""
+class Runnable(Protocol):
+    """Programs of a policy that can be run. Not safe for use by several threads at once."""
 
     def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run one program.
@@ -32,6 +32,10 @@ class Executable(Protocol):
         RuntimeError where another program must run first.
         """
         ...
+
+
+class Executable(Runnable, Protocol):
+    """A policy loaded into an executor."""
 
     def tensor(self, tensor: Tensor) -> Array:
         """A copy of the current value of a tensor that a program provides, or of a constant.

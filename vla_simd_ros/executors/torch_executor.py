@@ -98,26 +98,19 @@ class TorchExecutable:
             raise Cancelled("the run was cancelled")
 
 
-def torch_module(
-    program: Program, constants: Mapping[Tensor, LazyArray], dtype: torch.dtype = torch.float32
-) -> ProgramModule:
-    """A module that computes the program's outputs, a tuple in the order of ``program.outputs``.
-
-    Its arguments are the runtime inputs in the order of ``program.inputs``, then ``program.uses``; each
-    in the graph's layout and dtype. The results have ``dtype``.
-    """
-    return ProgramModule(program, constants, tuple(program.outputs.values()), dtype)
-
-
 class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
-    """One program; see :func:`torch_module`. ``results`` are the tensors that a call returns."""
+    """Computes ``results``, tensors of a program, and gives a tuple of them, in ``dtype``.
+
+    Its arguments are the runtime inputs in the order of ``program.inputs``, then ``program.uses``; arguments
+    and results are in the graph's layout.
+    """
 
     def __init__(
         self,
         program: Program,
         constants: Mapping[Tensor, LazyArray],
         results: Sequence[Tensor],
-        dtype: torch.dtype,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self._dtype = dtype

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
-from vla_simd_ros.executors.base import Executable
+from vla_simd_ros.executors.base import Runnable
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
@@ -42,7 +42,7 @@ class InstructedPolicy:
     token_ids: npt.NDArray[np.int32] | None
     sampler: Sampler | None = None
 
-    def run(self, executable: Executable, case: Case) -> dict[str, Array]:
+    def run(self, executable: Runnable, case: Case) -> dict[str, Array]:
         """Run every program, the step program as often as it takes; the last outputs of each in the
         executor's own precision."""
         outputs: dict[str, Array] = {}
@@ -50,7 +50,7 @@ class InstructedPolicy:
             outputs |= part.outputs
         return outputs
 
-    def parts(self, executable: Executable, case: Case) -> Iterator[Part]:
+    def parts(self, executable: Runnable, case: Case) -> Iterator[Part]:
         """The same, pausing after each program and each step."""
         values = observation_inputs(self.spec, case.observation)
         if self.token_ids is not None:

@@ -15,7 +15,7 @@ from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.int8_choice import AUTO, choose_int8
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.executors.simd_executor import SimdExecutor
-from vla_simd_ros.fidelity.observations import random_observations
+from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.tuning.search import Step, alternatives, search
 from vla_simd_ros.tuning.tuned import Tuned, TuningError, shape_of, this_machine
@@ -47,10 +47,10 @@ def tune_settings(task: SettingsTask, say: Say, clock: Callable[[], float] = tim
     if warning := busy_warning():
         say(f"warning: {warning}")
     start = clock()
-    observations = random_observations(checkpoint, 2, 0)
+    cases = random_cases(checkpoint, 2, 0)
     plan = make_plan(_QUERIES, _BLOCKS)
     steps: list[Step] = []
-    with SettingRuns(task.checkpoint, task.instruction, observations, plan, _WARMUP, say) as runs:
+    with SettingRuns(task.checkpoint, task.instruction, cases, plan, _WARMUP, say) as runs:
         found, steps = search(
             EngineSettings(threads=machine["threads"]),
             tried,

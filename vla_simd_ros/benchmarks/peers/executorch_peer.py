@@ -3,49 +3,64 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.benchmarks.backend import Setup, require
-from vla_simd_ros.benchmarks.peers.query_program import QueryProgram, load_query_program
+from vla_simd_ros.benchmarks.peers.peer_executable import PeerExecutable
+from vla_simd_ros.benchmarks.peers.policy_programs import PeerProgram, load_policy_programs
+from vla_simd_ros.benchmarks.peers.torch_peer import TorchProgram
 
 if TYPE_CHECKING:
-    from vla_simd_ros.inference import Observation
+    from vla_simd_ros.fidelity.cases import Case
 
 _NAME = "executorch"
 
 
 class ExecuTorchBackend:
-    """The query program lowered to XNNPACK as far as it takes it, on ExecuTorch's own thread pool."""
+    """The programs lowered to XNNPACK as far as it takes them, on ExecuTorch's own thread pool."""
 
     def __init__(self, setup: Setup) -> None:
         version = require("executorch.version", _NAME).__version__
         runtime = require("executorch.runtime", _NAME).Runtime.get()
         pool = require("executorch.extension.pybindings.portable_lib", _NAME)
-        self._torch = require("torch", _NAME)
-        self._program = load_query_program(setup, _NAME)
-        # The runtime reads the weights where they are in the buffer, which therefore stays.
-        self._buffer = _lower(self._torch, self._program)
+        torch = require("torch", _NAME)
+        programs = load_policy_programs(setup, _NAME)
+        # The runtime reads the weights where they are in the buffers, which therefore stay.
+        self._buffers: list[bytes] = []
         # Before anything is loaded: a loaded method keeps the pool that it found.
         pool._unsafe_reset_threadpool(setup.threads)
-        self._loaded = runtime.load_program(self._buffer)
-        self._method = self._loaded.load_method("forward")
+
+        def load(program: PeerProgram) -> TorchProgram:
+            self._buffers.append(_lower(torch, program))
+            method = runtime.load_program(self._buffers[-1]).load_method("forward")
+            return TorchProgram(torch, lambda *arguments: method.execute(arguments), program)
+
+        self._executable = PeerExecutable(programs, load)
         self.details = {"executorch": version, "threads": str(pool._threadpool_get_thread_count())}
 
-    def query(self, observation: Observation) -> npt.NDArray[np.float32]:
-        arguments = [self._torch.from_numpy(value) for value in self._program.arguments(observation)]
-        actions: npt.NDArray[np.float32] = self._method.execute(arguments)[0].numpy()
-        return actions
+    @property
+    def spent_ms(self) -> Mapping[str, float]:
+        """See :class:`vla_simd_ros.benchmarks.backend.Staged`."""
+        return self._executable.spent_ms
+
+    def query(self, case: Case) -> npt.NDArray[np.float32]:
+        """See :class:`vla_simd_ros.benchmarks.backend.Backend`."""
+        return self._executable.answer(case)
 
 
-def _lower(torch: Any, program: QueryProgram) -> bytes:
+def _lower(torch: Any, program: PeerProgram) -> bytes:
     """The program in ExecuTorch's format."""
     partitioner = require("executorch.backends.xnnpack.partition.xnnpack_partitioner", _NAME)
     exir = require("executorch.exir", _NAME)
+    passes = require("executorch.exir.passes", _NAME)
     examples = tuple(torch.from_numpy(value) for value in program.examples)
     attention = torch.ops.aten.scaled_dot_product_attention.default
+    # Arguments and results are not copied into memory of its own.
+    planning = passes.MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own internals
         exported = torch.export.export(program.module, examples)
@@ -53,7 +68,9 @@ def _lower(torch: Any, program: QueryProgram) -> bytes:
         # take: attention would be several times as slow.
         exported = exported.run_decompositions({attention: _attention})
         lowered = exir.to_edge_transform_and_lower(exported, partitioner=[partitioner.XnnpackPartitioner()])
-        buffer: bytes = lowered.to_executorch().buffer
+        buffer: bytes = lowered.to_executorch(
+            exir.ExecutorchBackendConfig(memory_planning_pass=planning)
+        ).buffer
     return buffer
 
 

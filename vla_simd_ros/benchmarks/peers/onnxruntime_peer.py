@@ -2,36 +2,83 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.benchmarks.backend import Setup, require
-from vla_simd_ros.benchmarks.peers.onnx_export import OUTPUT, onnx_model
-from vla_simd_ros.benchmarks.peers.query_program import load_query_program
+from vla_simd_ros.benchmarks.peers.onnx_export import onnx_model
+from vla_simd_ros.benchmarks.peers.peer_executable import PeerExecutable
+from vla_simd_ros.benchmarks.peers.policy_programs import PeerProgram, load_policy_programs
+from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
-    from vla_simd_ros.inference import Observation
+    from vla_simd_ros.fidelity.cases import Case
+
+_NAME = "onnxruntime"
+_DEVICE = "cpu"
 
 
 class OnnxRuntimeBackend:
     """All graph optimizations on, its own thread pool, one operation at a time."""
 
     def __init__(self, setup: Setup) -> None:
-        runtime = require("onnxruntime", "onnxruntime")
-        self._program = load_query_program(setup, "onnxruntime")
+        runtime = require("onnxruntime", _NAME)
         options = runtime.SessionOptions()
         options.intra_op_num_threads = setup.threads
         options.inter_op_num_threads = 1
         options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        with onnx_model(self._program, "onnxruntime") as path:
-            self._session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+        def load(program: PeerProgram) -> _Program:
+            with onnx_model(program, _NAME) as path:
+                session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            return _Program(runtime, session, program)
+
+        self._executable = PeerExecutable(load_policy_programs(setup, _NAME), load)
         self.details = {"onnxruntime": runtime.__version__, "threads": str(setup.threads)}
 
-    def query(self, observation: Observation) -> npt.NDArray[np.float32]:
-        values = self._program.arguments(observation)
-        feeds = dict(zip(self._program.argument_names, values, strict=True))
-        actions: npt.NDArray[np.float32] = self._session.run([OUTPUT], feeds)[0]
-        return actions
+    @property
+    def spent_ms(self) -> Mapping[str, float]:
+        """See :class:`vla_simd_ros.benchmarks.backend.Staged`."""
+        return self._executable.spent_ms
+
+    def query(self, case: Case) -> npt.NDArray[np.float32]:
+        """See :class:`vla_simd_ros.benchmarks.backend.Backend`."""
+        return self._executable.answer(case)
+
+
+class _Program:
+    """A session whose results stay where they are written, for the next program to read."""
+
+    def __init__(self, runtime: Any, session: Any, program: PeerProgram) -> None:
+        self._session = session
+        self._binding = session.io_binding()
+        self._results = {
+            name: runtime.OrtValue.ortvalue_from_shape_and_type(
+                tensor.shape, tensor.dtype.numpy.type, _DEVICE
+            )
+            for name, tensor in program.results.items()
+        }
+        for name, value in self._results.items():
+            self._binding.bind_ortvalue_output(name, value)
+        self._given: dict[str, Array] = {}
+
+    def give(self, argument: str, value: Array) -> None:
+        self._given[argument] = value  # the binding reads it where it is
+        self._binding.bind_cpu_input(argument, value)
+
+    def bind(self, argument: str, held: Any) -> None:
+        self._binding.bind_ortvalue_input(argument, held)
+
+    def run(self) -> None:
+        self._session.run_with_iobinding(self._binding)
+
+    def hold(self, result: str) -> Any:
+        return self._results[result]
+
+    def result(self, name: str) -> Array:
+        value: Array = self._results[name].numpy()
+        return value

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.benchmarks.backend import Setup, require
-from vla_simd_ros.benchmarks.peers.query_program import load_query_program
+from vla_simd_ros.benchmarks.peers.peer_executable import PeerExecutable
+from vla_simd_ros.benchmarks.peers.policy_programs import PeerProgram, load_policy_programs
+from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
-    from vla_simd_ros.inference import Observation
+    from vla_simd_ros.fidelity.cases import Case
 
 
 class _TorchBackend:
     runner: str
 
     def __init__(self, setup: Setup) -> None:
-        self._torch = require("torch", self.runner)
-        self._torch.set_num_threads(setup.threads)
-        self._torch.set_num_interop_threads(1)
+        torch = require("torch", self.runner)
+        torch.set_num_threads(setup.threads)
+        if torch.get_num_interop_threads() != 1:  # it can be set once in a process
+            torch.set_num_interop_threads(1)
+        self._torch = torch
         self._held_to = setup.held_to
-        self._program = load_query_program(setup, self.runner)
-        self._call: Callable[..., Any] = self._prepare(self._program.module)
-        self.details = {"torch": self._torch.__version__, "threads": str(setup.threads)}
+        programs = load_policy_programs(setup, self.runner)
+        self._executable = PeerExecutable(programs, lambda p: TorchProgram(torch, self._prepare(p.module), p))
+        self.details = {"torch": torch.__version__, "threads": str(setup.threads)}
 
     def _prepare(self, module: Any) -> Callable[..., Any]:
         raise NotImplementedError
 
-    def query(self, observation: Observation) -> npt.NDArray[np.float32]:
-        arguments = [self._torch.from_numpy(value) for value in self._program.arguments(observation)]
+    @property
+    def spent_ms(self) -> Mapping[str, float]:
+        """See :class:`vla_simd_ros.benchmarks.backend.Staged`."""
+        return self._executable.spent_ms
+
+    def query(self, case: Case) -> npt.NDArray[np.float32]:
+        """See :class:`vla_simd_ros.benchmarks.backend.Backend`."""
         with self._torch.no_grad():
-            actions: npt.NDArray[np.float32] = self._call(*arguments)[0].numpy()
-        return actions
+            return self._executable.answer(case)
 
 
 class EagerBackend(_TorchBackend):
@@ -48,7 +56,7 @@ class EagerBackend(_TorchBackend):
 
 
 class CompiledBackend(_TorchBackend):
-    """torch.compile in its default mode, with weights frozen into the compiled program, which is faster."""
+    """torch.compile in its default mode, with weights frozen into the compiled programs, which is faster."""
 
     runner = "torch-compile"
 
@@ -61,3 +69,30 @@ class CompiledBackend(_TorchBackend):
             inductor.cpp.simdlen = 256
         compiled: Callable[..., Any] = self._torch.compile(module)
         return compiled
+
+
+class TorchProgram:
+    """A callable from tensors to a sequence of tensors, which are handed on as they are."""
+
+    def __init__(self, torch: Any, call: Callable[..., Any], program: PeerProgram) -> None:
+        self._torch = torch
+        self._call = call
+        self._arguments = dict.fromkeys(program.arguments)
+        self._names = tuple(program.results)
+        self._results: dict[str, Any] = {}
+
+    def give(self, argument: str, value: Array) -> None:
+        self._arguments[argument] = self._torch.from_numpy(value)
+
+    def bind(self, argument: str, held: Any) -> None:
+        self._arguments[argument] = held
+
+    def run(self) -> None:
+        self._results = dict(zip(self._names, self._call(*self._arguments.values()), strict=True))
+
+    def hold(self, result: str) -> Any:
+        return self._results[result]
+
+    def result(self, name: str) -> Array:
+        value: Array = self._results[name].numpy()
+        return value
