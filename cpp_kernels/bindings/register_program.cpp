@@ -16,7 +16,8 @@ ImageSize image(const Size& size) { return ImageSize{size.first, size.second}; }
 Activation parse_activation(const std::string& op, const std::string& name) {
   constexpr std::pair<const char*, Activation> kNames[] = {
       {"none", Activation::kNone},          {"relu", Activation::kRelu}, {"gelu", Activation::kGelu},
-      {"gelu_tanh", Activation::kGeluTanh}, {"silu", Activation::kSilu}, {"tanh", Activation::kTanh}};
+      {"gelu_tanh", Activation::kGeluTanh}, {"silu", Activation::kSilu}, {"tanh", Activation::kTanh},
+      {"mish", Activation::kMish},          {"exp", Activation::kExp},   {"sigmoid", Activation::kSigmoid}};
   for (const auto& [known, activation] : kNames) {
     if (name == known) return activation;
   }
@@ -25,7 +26,8 @@ Activation parse_activation(const std::string& op, const std::string& name) {
 
 Binary parse_binary(const std::string& op, const std::string& name) {
   constexpr std::pair<const char*, Binary> kNames[] = {
-      {"add", Binary::kAdd}, {"sub", Binary::kSub}, {"mul", Binary::kMul}, {"div", Binary::kDiv}};
+      {"add", Binary::kAdd}, {"sub", Binary::kSub}, {"mul", Binary::kMul},
+      {"div", Binary::kDiv}, {"min", Binary::kMin}, {"max", Binary::kMax}};
   for (const auto& [known, binary] : kNames) {
     if (name == known) return binary;
   }
@@ -91,6 +93,29 @@ class Builder {
   void rms_norm(const std::string& label, const Operand& x, const Operand& weight, float eps, const Operand& y) {
     builder_.rms_norm(label, x, weight, eps, y);
   }
+
+  void group_norm(const std::string& label, const Operand& x, const Operand& weight, const Operand& bias,
+                  int64_t groups, float eps, const std::string& activation, const Operand& y) {
+    builder_.group_norm(label, x, weight, bias, groups, eps, parse_activation(label, activation), y);
+  }
+
+  void softmax(const std::string& label, const Operand& x, const Operand& y) { builder_.softmax(label, x, y); }
+
+  void rotary(const std::string& label, const Operand& x, const Operand& cos, const Operand& sin, int64_t heads,
+              const Operand& y) {
+    builder_.rotary(label, x, cos, sin, heads, y);
+  }
+
+  void transpose(const std::string& label, const Operand& x, const std::array<int64_t, 3>& shape,
+                 const std::array<int64_t, 3>& axes, const Operand& y) {
+    builder_.transpose(label, x, shape, axes, y);
+  }
+
+  void resize(const std::string& label, const Operand& x, const Size& in, const Operand& y, const Size& out) {
+    builder_.resize(label, x, image(in), y, image(out));
+  }
+
+  void copy(const std::string& label, const Operand& x, const Operand& y) { builder_.copy(label, x, y); }
 
   void binary(const std::string& label, const std::string& op, const Operand& a, const Operand& b, const Operand& y) {
     builder_.binary(label, parse_binary(label, op), a, b, y);
@@ -159,6 +184,13 @@ void register_builder(py::module_& module) {
            arg("kv_heads"), arg("scale"), arg("bias") = none, arg("materialized") = false)
       .def("layer_norm", &Builder::layer_norm, arg("label"), arg("x"), arg("weight"), arg("bias"), arg("eps"), arg("y"))
       .def("rms_norm", &Builder::rms_norm, arg("label"), arg("x"), arg("weight"), arg("eps"), arg("y"))
+      .def("group_norm", &Builder::group_norm, arg("label"), arg("x"), arg("weight"), arg("bias"), arg("groups"),
+           arg("eps"), arg("activation"), arg("y"))
+      .def("softmax", &Builder::softmax, arg("label"), arg("x"), arg("y"))
+      .def("rotary", &Builder::rotary, arg("label"), arg("x"), arg("cos"), arg("sin"), arg("heads"), arg("y"))
+      .def("transpose", &Builder::transpose, arg("label"), arg("x"), arg("shape"), arg("axes"), arg("y"))
+      .def("resize", &Builder::resize, arg("label"), arg("x"), arg("in_size"), arg("y"), arg("out_size"))
+      .def("copy", &Builder::copy, arg("label"), arg("x"), arg("y"))
       .def("binary", &Builder::binary, arg("label"), arg("op"), arg("a"), arg("b"), arg("y"))
       .def("pointwise", &Builder::pointwise, arg("label"), arg("x"), arg("y"), arg("activation") = "none",
            arg("gamma") = none, arg("beta") = none)

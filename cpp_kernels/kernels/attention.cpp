@@ -129,7 +129,7 @@ void attention(const AttentionArgs& a, int64_t head, Range queries, const float*
   float* const scores = scratch + kTileRows * round_up(a.head_dim, 16);
   const EvenShares tiles(queries.end - queries.begin, kTileRows);
   for (int64_t i = 0, row = queries.begin; i < tiles.shares; row += tiles.size(i), ++i) {
-    const float* bias = a.bias ? a.bias + (head * a.queries + row) * a.keys : nullptr;
+    const float* bias = a.bias ? a.bias + head * a.bias_head + row * a.keys : nullptr;
     const float* q = a.q + row * a.q_ld + head * a.head_dim;
     const int64_t next_rows = i + 1 < tiles.shares ? tiles.size(i + 1) : 0;
     QueryTile t = {a, k, k + packed_k_size(a), bias, tiles.size(i), block, sums_ld, q + tiles.size(i) * a.q_ld,

@@ -39,7 +39,8 @@ void attention_softmax(const AttentionArgs& a, int64_t head, Range queries, floa
   for (int64_t row = queries.begin; row < queries.end; ++row) {
     float* s = scores + row * scores_ld(a);
     over_columns(a.keys, [&](int64_t j, auto part) { store(s + j, load(s + j, part) * scale, part); });
-    const float here = biased_max(s, a.bias ? a.bias + (head * a.queries + row) * a.keys : nullptr, a.keys);
+    const float* bias = a.bias ? a.bias + head * a.bias_head + row * a.keys : nullptr;
+    const float here = biased_max(s, bias, a.keys);
     const float largest = here < -__FLT_MAX__ ? -__FLT_MAX__ : here;  // no inf - inf where all keys are masked
     const Vec total = splat(exponentials(s, largest, a.keys));
     over_columns(a.keys, [&](int64_t j, auto part) { store(s + j, load(s + j, part) / total, part); });

@@ -1,4 +1,5 @@
 // Values and rows picked from tables by index.
+#include "kernels/copy.hpp"
 #include "kernels/table.hpp"
 
 namespace vla::VLA_ISA {
@@ -19,11 +20,9 @@ void lookup_u8(const uint8_t* x, const float* table, int64_t channels, float* y,
   }
 }
 
-void embedding(const float* table, int64_t cols, const int32_t* ids, float* y, int64_t y_ld, Range rows) {
+void embedding(const EmbeddingArgs& a, Range rows) {
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    const float* from = table + static_cast<int64_t>(ids[row]) * cols;
-    float* to = y + row * y_ld;
-    over_columns(cols, [&](int64_t c, auto part) { store(to + c, load(from + c, part), part); });
+    copy(a.table + static_cast<int64_t>(a.ids[row]) * a.table_ld, a.cols, a.y + row * a.y_ld);
   }
 }
 

@@ -12,9 +12,21 @@
 
 namespace vla {
 
-enum class Activation : int32_t { kNone = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4, kTanh = 5 };
+enum class Activation : int32_t {
+  kNone = 0,
+  kRelu = 1,
+  kGelu = 2,
+  kGeluTanh = 3,
+  kSilu = 4,
+  kTanh = 5,
+  kMish = 6,
+  kSigmoid = 7,
+  kExp = 8,  // no more than e^88
+};
+constexpr Activation kLastActivation = Activation::kExp;
 
-enum class Binary : int32_t { kAdd = 0, kSub = 1, kMul = 2, kDiv = 3 };
+enum class Binary : int32_t { kAdd = 0, kSub = 1, kMul = 2, kDiv = 3, kMin = 4, kMax = 5 };
+constexpr Binary kLastBinary = Binary::kMax;
 
 // What follows a matrix product or convolution, in this order:
 //   y = activation(product + bias + residual);  y = (1 + gamma) * y + beta
@@ -86,7 +98,8 @@ struct MaxPool2dArgs {
 };
 
 // Scaled dot-product attention, one head at a time; grouped-query where kv_heads < heads.
-// q is [queries][heads * head_dim], k and v are [keys][kv_heads * head_dim], bias is [heads][queries][keys].
+// q is [queries][heads * head_dim], k and v are [keys][kv_heads * head_dim], bias is [heads][queries][keys], or
+// [queries][keys] for all heads.
 struct AttentionArgs {
   const float* q = nullptr;
   int64_t q_ld = 0;
@@ -95,6 +108,7 @@ struct AttentionArgs {
   const float* v = nullptr;
   int64_t v_ld = 0;
   const float* bias = nullptr;  // added to the scaled scores
+  int64_t bias_head = 0;        // from the bias of one head to the next: queries * keys, or 0 where they share one
   float* y = nullptr;
   int64_t y_ld = 0;
   int64_t queries = 0, keys = 0, heads = 0, kv_heads = 0, head_dim = 0;
@@ -113,16 +127,93 @@ struct NormArgs {
   float eps = 0.0f;
 };
 
-// y = a (op) b, row by row; b has one row for all when b_ld is 0. y may be a, or b of as many rows.
+// y = a (op) b, row by row; b has one row for all when b_ld is 0, and one value for all of a row where b_value says so.
+// y may be a, or b of as many rows and columns.
 struct BinaryArgs {
   const float* a = nullptr;
   int64_t a_ld = 0;
   const float* b = nullptr;
   int64_t b_ld = 0;
+  bool b_value = false;
   float* y = nullptr;
   int64_t y_ld = 0;
   int64_t cols = 0;
   Binary op = Binary::kAdd;
+};
+
+// Norm of groups of adjacent columns over all rows, then an activation. Moments are gathered in blocks of rows, whose
+// number does not depend on threads, and of kPanel columns; from these come the mean and the factor of every column.
+struct GroupNormArgs {
+  static constexpr int64_t kPanel = 128;
+  static constexpr int64_t kMostBlocks = 32;
+  static constexpr int64_t kLeastRows = 16;
+
+  const float* x = nullptr;
+  int64_t x_ld = 0;
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t rows = 0, cols = 0, groups = 1;
+  float eps = 0.0f;
+  Activation activation = Activation::kNone;
+
+  constexpr int64_t block_rows() const {
+    const int64_t even = (rows + kMostBlocks - 1) / kMostBlocks;
+    return even < kLeastRows ? kLeastRows : even;
+  }
+  constexpr int64_t blocks() const { return (rows + block_rows() - 1) / block_rows(); }
+  constexpr int64_t panels() const { return (cols + kPanel - 1) / kPanel; }
+  constexpr int64_t pieces() const { return blocks() * panels(); }
+  constexpr int64_t moments_size() const { return blocks() * 2 * cols; }  // in floats
+  constexpr int64_t factors_size() const { return 2 * cols; }
+};
+
+// y = softmax(x) of each row. y may be x.
+struct SoftmaxArgs {
+  const float* x = nullptr;
+  int64_t x_ld = 0;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t cols = 0;
+};
+
+// The halves a, b of each head of x [rows][heads * 2 * half] become a * cos - b * sin and b * cos + a * sin, with cos
+// and sin [rows][half]. y may be x.
+struct RotaryArgs {
+  const float* x = nullptr;
+  int64_t x_ld = 0;
+  const float* cos = nullptr;
+  int64_t cos_ld = 0;
+  const float* sin = nullptr;
+  int64_t sin_ld = 0;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t heads = 1, half = 0;
+};
+
+// y[batch][col][row] = x[batch][row][col] of elements of `width` adjacent values; strides in floats. Where the width
+// is one, x's columns and y's rows are adjacent.
+struct TransposeArgs {
+  static constexpr int64_t kBand = 16;  // columns of x that are the unit of work
+
+  const float* x = nullptr;
+  int64_t x_batch = 0, x_row = 0, x_col = 1;
+  float* y = nullptr;
+  int64_t y_batch = 0, y_col = 0, y_row = 1;
+  int64_t batches = 1, rows = 0, cols = 0, width = 1;
+
+  constexpr int64_t bands_per_batch() const { return (cols + kBand - 1) / kBand; }
+  constexpr int64_t bands() const { return batches * bands_per_batch(); }
+};
+
+// An image in another size, bilinear between the centres of pixels, borders repeated.
+struct ResizeArgs {
+  const float* x = nullptr;
+  int64_t in_h = 0, in_w = 0, channels = 0;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t out_h = 0, out_w = 0;
 };
 
 // y = activation(x), then (1 + gamma) * y + beta where gamma is given. y may be x.
@@ -135,6 +226,15 @@ struct PointwiseArgs {
   Activation activation = Activation::kNone;
   const float* gamma = nullptr;
   const float* beta = nullptr;
+};
+
+struct EmbeddingArgs {
+  const float* table = nullptr;
+  int64_t table_ld = 0;
+  const int32_t* ids = nullptr;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t cols = 0;
 };
 
 struct Range {
@@ -193,6 +293,15 @@ struct KernelTable {
 
   void (*layer_norm)(const NormArgs&, Range rows);
   void (*rms_norm)(const NormArgs&, Range rows);
+  // Three steps: moments of pieces; the mean and the factor of every column, from all moments; the result.
+  void (*group_norm_moments)(const GroupNormArgs&, Range pieces, float* moments);
+  void (*group_norm_factors)(const GroupNormArgs&, const float* moments, float* factors);
+  void (*group_norm)(const GroupNormArgs&, Range rows, const float* factors);
+  void (*softmax)(const SoftmaxArgs&, Range rows);
+  void (*rotary)(const RotaryArgs&, Range rows);
+  void (*transpose)(const TransposeArgs&, Range bands);
+  // Scratch holds one row of the image, in_w * channels floats, for one thread.
+  void (*resize)(const ResizeArgs&, Range out_rows, float* scratch);
   void (*binary)(const BinaryArgs&, Range rows);
   void (*pointwise)(const PointwiseArgs&, Range rows);
   // Mean over rows: y[cols] = mean_r x[r][cols].
@@ -200,7 +309,7 @@ struct KernelTable {
   // y[i] = table[c][x[i]] for interleaved channels; the table is [channels][256].
   void (*lookup_u8)(const uint8_t* x, const float* table, int64_t channels, float* y, Range pixels);
   // Rows of a table by index: y[r] = table[ids[r]].
-  void (*embedding)(const float* table, int64_t cols, const int32_t* ids, float* y, int64_t y_ld, Range rows);
+  void (*embedding)(const EmbeddingArgs&, Range rows);
 
   // A loop of fused multiply-adds on registers, for the peak rate: performs `iterations` rounds and
   // returns the floating-point operations done.

@@ -92,10 +92,50 @@ VLA_INLINE Vec activate(Vec x, Activation activation) {
       return x / (one + exp(-x));
     case Activation::kTanh:
       return tanh(x);
+    case Activation::kMish: {
+      // tanh(log(1 + e)) is n / (n + 2) with n = e * (e + 2), one from x = 20 on
+      const Vec e = exp(min(splat(20.0f), x));
+      const Vec n = e * (e + splat(2.0f));
+      return x * (n / (n + splat(2.0f)));
+    }
+    case Activation::kSigmoid:
+      return one / (one + exp(-x));
+    case Activation::kExp:
+      return exp(x);
     case Activation::kNone:
       break;
   }
   return x;
+}
+
+template <Activation kActivation>
+struct ActivationConstant {
+  static constexpr Activation value = kActivation;
+};
+
+// Calls body with an ActivationConstant: its loops are compiled for each activation.
+template <typename Body>
+VLA_INLINE void with_activation(Activation activation, Body body) {
+  switch (activation) {
+    case Activation::kNone:
+      return body(ActivationConstant<Activation::kNone>());
+    case Activation::kRelu:
+      return body(ActivationConstant<Activation::kRelu>());
+    case Activation::kGelu:
+      return body(ActivationConstant<Activation::kGelu>());
+    case Activation::kGeluTanh:
+      return body(ActivationConstant<Activation::kGeluTanh>());
+    case Activation::kSilu:
+      return body(ActivationConstant<Activation::kSilu>());
+    case Activation::kTanh:
+      return body(ActivationConstant<Activation::kTanh>());
+    case Activation::kMish:
+      return body(ActivationConstant<Activation::kMish>());
+    case Activation::kSigmoid:
+      return body(ActivationConstant<Activation::kSigmoid>());
+    case Activation::kExp:
+      return body(ActivationConstant<Activation::kExp>());
+  }
 }
 
 }  // namespace vla::VLA_ISA

@@ -10,6 +10,11 @@ VLA_INLINE void binary_rows(const BinaryArgs& a, Range rows, F f) {
     const float* p = a.a + row * a.a_ld;
     const float* q = a.b + row * a.b_ld;
     float* y = a.y + row * a.y_ld;
+    if (a.b_value) {
+      const Vec value = splat(*q);
+      over_columns(a.cols, [&](int64_t c, auto part) { store(y + c, f(load(p + c, part), value), part); });
+      continue;
+    }
     over_columns(a.cols, [&](int64_t c, auto part) { store(y + c, f(load(p + c, part), load(q + c, part)), part); });
   }
 }
@@ -39,24 +44,15 @@ void binary(const BinaryArgs& a, Range rows) {
       return binary_rows(a, rows, [](Vec p, Vec q) { return p * q; });
     case Binary::kDiv:
       return binary_rows(a, rows, [](Vec p, Vec q) { return p / q; });
+    case Binary::kMin:
+      return binary_rows(a, rows, [](Vec p, Vec q) { return min(p, q); });
+    case Binary::kMax:
+      return binary_rows(a, rows, [](Vec p, Vec q) { return max(p, q); });
   }
 }
 
 void pointwise(const PointwiseArgs& a, Range rows) {
-  switch (a.activation) {
-    case Activation::kNone:
-      return pointwise_rows<Activation::kNone>(a, rows);
-    case Activation::kRelu:
-      return pointwise_rows<Activation::kRelu>(a, rows);
-    case Activation::kGelu:
-      return pointwise_rows<Activation::kGelu>(a, rows);
-    case Activation::kGeluTanh:
-      return pointwise_rows<Activation::kGeluTanh>(a, rows);
-    case Activation::kSilu:
-      return pointwise_rows<Activation::kSilu>(a, rows);
-    case Activation::kTanh:
-      return pointwise_rows<Activation::kTanh>(a, rows);
-  }
+  with_activation(a.activation, [&](auto activation) { pointwise_rows<activation.value>(a, rows); });
 }
 
 }  // namespace vla::VLA_ISA

@@ -11,7 +11,9 @@ const KernelTable* kernels() {
       linear,        linear_rows,          conv2d_scratch,       conv2d,           conv2d_patches,   winograd_packed_size,         winograd_pack,
       winograd_scratch,  winograd,         max_pool2d,       attention_packed_size,        attention_scratch,
       attention_pack,    attention,        attention_scores_size,        attention_scores, attention_softmax,
-      attention_values,  layer_norm,       rms_norm,        binary,      pointwise,
+      attention_values,  layer_norm,       rms_norm,        group_norm_moments, group_norm_factors,
+      group_norm,        softmax,          rotary,          transpose,   resize,
+      binary,            pointwise,
       mean_rows,     lookup_u8,            embedding,        fma_peak,        read_all,
   };
   return &table;

@@ -33,11 +33,18 @@ void attention_values(const AttentionArgs& args, int64_t head, Range queries, co
 
 void layer_norm(const NormArgs& args, Range rows);
 void rms_norm(const NormArgs& args, Range rows);
+void group_norm_moments(const GroupNormArgs& args, Range pieces, float* moments);
+void group_norm_factors(const GroupNormArgs& args, const float* moments, float* factors);
+void group_norm(const GroupNormArgs& args, Range rows, const float* factors);
+void softmax(const SoftmaxArgs& args, Range rows);
+void rotary(const RotaryArgs& args, Range rows);
+void transpose(const TransposeArgs& args, Range bands);
+void resize(const ResizeArgs& args, Range out_rows, float* scratch);
 void binary(const BinaryArgs& args, Range rows);
 void pointwise(const PointwiseArgs& args, Range rows);
 void mean_rows(const float* x, int64_t x_ld, int64_t rows, float* y, Range cols);
 void lookup_u8(const uint8_t* x, const float* table, int64_t channels, float* y, Range pixels);
-void embedding(const float* table, int64_t cols, const int32_t* ids, float* y, int64_t y_ld, Range rows);
+void embedding(const EmbeddingArgs& args, Range rows);
 double fma_peak(int64_t iterations);
 float read_all(const float* x, int64_t count, int64_t passes);
 

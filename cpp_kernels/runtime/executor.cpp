@@ -1,6 +1,7 @@
 #include "runtime/executor.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "runtime/engine.hpp"
@@ -119,6 +120,42 @@ void execute(const NormRecord& op, const Team& team) {
   for_ranges(team, op.rows, op.chunks, [&](Range rows) { kernel(op.args, rows); });
 }
 
+void execute(const GroupNormRecord& op, const Team& team) {
+  float* moments = team.workspace.shared;
+  float* factors = moments + op.args.moments_size();
+  for_ranges(team, op.args.pieces(), op.piece_chunks,
+             [&](Range pieces) { team.kernels.group_norm_moments(op.args, pieces, moments); });
+  team.kernels.group_norm_factors(op.args, moments, factors);
+  for_ranges(team, op.args.rows, op.row_chunks,
+             [&](Range rows) { team.kernels.group_norm(op.args, rows, factors); });
+}
+
+void execute(const SoftmaxRecord& op, const Team& team) {
+  for_ranges(team, op.rows, op.chunks, [&](Range rows) { team.kernels.softmax(op.args, rows); });
+}
+
+void execute(const RotaryRecord& op, const Team& team) {
+  for_ranges(team, op.rows, op.chunks, [&](Range rows) { team.kernels.rotary(op.args, rows); });
+}
+
+void execute(const TransposeRecord& op, const Team& team) {
+  for_ranges(team, op.args.bands(), op.chunks, [&](Range bands) { team.kernels.transpose(op.args, bands); });
+}
+
+void execute(const ResizeRecord& op, const Team& team) {
+  team.runner.run(op.chunks, [&](int64_t chunk, int thread) noexcept {
+    team.kernels.resize(op.args, slice_of(op.args.out_h, op.chunks, chunk), team.workspace.of(thread));
+  });
+}
+
+void execute(const CopyRecord& op, const Team& team) {
+  for_ranges(team, op.rows, op.chunks, [&](Range rows) {
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      std::memcpy(op.y + row * op.y_ld, op.x + row * op.x_ld, static_cast<std::size_t>(op.bytes));
+    }
+  });
+}
+
 void execute(const BinaryRecord& op, const Team& team) {
   for_ranges(team, op.rows, op.chunks, [&](Range rows) { team.kernels.binary(op.args, rows); });
 }
@@ -138,13 +175,13 @@ void execute(const LookupRecord& op, const Team& team) {
 
 void execute(const EmbeddingRecord& op, const Team& team) {
   for (int64_t row = 0; row < op.rows; ++row) {
-    const int32_t id = op.ids[row];
+    const int32_t id = op.args.ids[row];
     if (id < 0 || id >= op.table_rows) {
       throw RunError("index " + std::to_string(id) + " at position " + std::to_string(row) +
                      " is outside the table of " + std::to_string(op.table_rows) + " rows");
     }
   }
-  team.kernels.embedding(op.table, op.cols, op.ids, op.y, op.y_ld, Range{0, op.rows});
+  for_ranges(team, op.rows, op.chunks, [&](Range rows) { team.kernels.embedding(op.args, rows); });
 }
 
 }  // namespace

@@ -86,11 +86,11 @@ const float* OperandCheck::f32_broadcast(const char* role, const Operand& operan
   return f32(role, operand, one ? 1 : rows, cols);
 }
 
-float* OperandCheck::output(const Operand& operand, int64_t rows, int64_t cols) const {
+std::byte* OperandCheck::written(const Operand& operand, DType dtype, int64_t rows, int64_t cols) const {
   require(operand.constant == nullptr, "the output is in a constant");
-  check_shape("output", operand, DType::kF32, rows, cols);
+  check_shape("output", operand, dtype, rows, cols);
   check_bounds("output", operand);
-  return reinterpret_cast<float*>(arena_.data() + operand.offset);
+  return arena_.data() + operand.offset;
 }
 
 void OperandCheck::require_dense(const char* role, const Operand& operand) const {

@@ -43,8 +43,11 @@ class OperandCheck {
   // Like f32, of either `rows` rows or one for all; `ld` is 0 in the latter case.
   const float* f32_broadcast(const char* role, const Operand& operand, int64_t rows, int64_t cols,
                              int64_t* ld) const;
-  // The operand that is written: float32, in the arena.
-  float* output(const Operand& operand, int64_t rows, int64_t cols) const;
+  // The operand that is written: in the arena, float32 except where another type is given.
+  std::byte* written(const Operand& operand, DType dtype, int64_t rows, int64_t cols) const;
+  float* output(const Operand& operand, int64_t rows, int64_t cols) const {
+    return reinterpret_cast<float*>(written(operand, DType::kF32, rows, cols));
+  }
 
   void require_dense(const char* role, const Operand& operand) const;
   // `read` must not share memory with `written`.

@@ -3,6 +3,7 @@
 // Records hold addresses that were checked when the program was built, so running one checks nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -76,6 +77,45 @@ struct BinaryRecord {
   int64_t chunks = 1;
 };
 
+struct GroupNormRecord {
+  GroupNormArgs args;
+  int64_t piece_chunks = 1;
+  int64_t row_chunks = 1;
+};
+
+struct SoftmaxRecord {
+  SoftmaxArgs args;
+  int64_t rows = 0;
+  int64_t chunks = 1;
+};
+
+struct RotaryRecord {
+  RotaryArgs args;
+  int64_t rows = 0;
+  int64_t chunks = 1;
+};
+
+struct TransposeRecord {
+  TransposeArgs args;
+  int64_t chunks = 1;
+};
+
+struct ResizeRecord {
+  ResizeArgs args;
+  int64_t chunks = 1;
+};
+
+// Rows of bytes as they are.
+struct CopyRecord {
+  const std::byte* x = nullptr;
+  int64_t x_ld = 0;
+  std::byte* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t rows = 0;
+  int64_t bytes = 0;  // of a row
+  int64_t chunks = 1;
+};
+
 // Activations, FiLM and copies.
 struct PointwiseRecord {
   PointwiseArgs args;
@@ -101,13 +141,10 @@ struct LookupRecord {
 };
 
 struct EmbeddingRecord {
-  const float* table = nullptr;
+  EmbeddingArgs args;
   int64_t table_rows = 0;
-  const int32_t* ids = nullptr;
-  float* y = nullptr;
-  int64_t y_ld = 0;
   int64_t rows = 0;
-  int64_t cols = 0;
+  int64_t chunks = 1;
 };
 
 // An INT8 linear layer; its grids are for the product.
@@ -126,8 +163,9 @@ struct Int8Conv2dRecord {
 
 using Record =
     std::variant<Int8LinearRecord, Int8Conv2dRecord, LinearRecord, Conv2dRecord, FlatConv2dRecord, WinogradRecord,
-                 MaxPool2dRecord, AttentionRecord, NormRecord, BinaryRecord, PointwiseRecord, MeanRowsRecord,
-                 LookupRecord, EmbeddingRecord>;
+                 MaxPool2dRecord, AttentionRecord, NormRecord, GroupNormRecord, SoftmaxRecord, RotaryRecord,
+                 TransposeRecord, ResizeRecord, BinaryRecord, PointwiseRecord, CopyRecord, MeanRowsRecord, LookupRecord,
+                 EmbeddingRecord>;
 
 struct Op {
   std::string label;

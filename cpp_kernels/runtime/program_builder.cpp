@@ -2,23 +2,15 @@
 
 #include <utility>
 
+#include "runtime/element_cost.hpp"
+
 namespace vla {
 namespace {
-
-// Rough costs of one element, in floating-point operations of a matrix product that take as long.
-constexpr int64_t kCopyCost = 16;
-constexpr int64_t kTranscendentalCost = 64;
 
 constexpr int64_t kMaxWindow = 1 << 14;
 
 std::string size_text(const ImageSize& size) {
   return std::to_string(size.height) + "x" + std::to_string(size.width);
-}
-
-bool known(Activation activation) { return activation >= Activation::kNone && activation <= Activation::kTanh; }
-
-int64_t pointwise_cost(Activation activation) {
-  return activation > Activation::kRelu ? kTranscendentalCost : kCopyCost;
 }
 
 int64_t window_output(int64_t size, int64_t kernel, const Window& window) {
@@ -324,7 +316,9 @@ void ProgramBuilder::attention(const std::string& label, const Operand& q, const
   check.require_apart("k", k, y);
   check.require_apart("v", v, y);
   if (bias) {
-    args.bias = check.f32("bias", *bias, args.heads * args.queries, args.keys);
+    const bool shared = bias->rows == args.queries;
+    args.bias = check.f32("bias", *bias, (shared ? 1 : args.heads) * args.queries, args.keys);
+    args.bias_head = shared ? 0 : args.queries * args.keys;
     check.require_dense("bias", *bias);
     check.require_apart("bias", *bias, y);
     keep(*bias);
@@ -381,12 +375,13 @@ void ProgramBuilder::rms_norm(const std::string& label, const Operand& x, const 
 void ProgramBuilder::binary(const std::string& label, Binary op, const Operand& a, const Operand& b,
                             const Operand& y) {
   const OperandCheck check = this->check(label);
-  check.require(op >= Binary::kAdd && op <= Binary::kDiv, "unknown binary operation");
+  check.require(op >= Binary::kAdd && op <= kLastBinary, "unknown binary operation");
   BinaryRecord record;
   BinaryArgs& args = record.args;
   args.a = check.f32("a", a, y.rows, y.cols);
   args.a_ld = a.ld;
-  args.b = check.f32_broadcast("b", b, y.rows, y.cols, &args.b_ld);
+  args.b_value = b.cols == 1 && y.cols > 1;
+  args.b = check.f32_broadcast("b", b, y.rows, args.b_value ? 1 : y.cols, &args.b_ld);
   args.y = check.output(y, y.rows, y.cols);
   args.y_ld = y.ld;
   args.cols = y.cols;
@@ -459,16 +454,18 @@ void ProgramBuilder::lookup_u8(const std::string& label, const Operand& x, const
 void ProgramBuilder::embedding(const std::string& label, const Operand& table, const Operand& ids, const Operand& y) {
   const OperandCheck check = this->check(label);
   EmbeddingRecord record;
-  record.table = check.f32("table", table, table.rows, y.cols);
-  check.require_dense("table", table);
+  EmbeddingArgs& args = record.args;
+  args.table = check.f32("table", table, table.rows, y.cols);
+  args.table_ld = table.ld;
+  args.ids = reinterpret_cast<const int32_t*>(check.input("ids", ids, DType::kI32, 1, y.rows));
+  args.y = check.output(y, y.rows, y.cols);
+  args.y_ld = y.ld;
+  args.cols = y.cols;
   record.table_rows = table.rows;
-  record.ids = reinterpret_cast<const int32_t*>(check.input("ids", ids, DType::kI32, 1, y.rows));
-  record.y = check.output(y, y.rows, y.cols);
-  record.y_ld = y.ld;
   record.rows = y.rows;
-  record.cols = y.cols;
   check.require_apart("table", table, y);
   check.require_apart("ids", ids, y);
+  record.chunks = chunk_count(y.rows, y.cols * kCopyCost, sharing(y));
   keep(table);
   keep(ids);
   add(label, record);

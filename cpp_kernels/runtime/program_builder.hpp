@@ -1,6 +1,7 @@
 // Adds operations to a program, one method per kind, and refuses those that would not be safe to run.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,14 +70,27 @@ class ProgramBuilder {
                    const EpilogueOperands& epilogue);
   void max_pool2d(const std::string& label, const Operand& x, ImageSize in, const Window& window,
                   const Operand& y, ImageSize out);
-  // bias is (heads * queries) x keys.
+  // bias is (heads * queries) x keys, or queries x keys for all heads.
   void attention(const std::string& label, const Operand& q, const Operand& k, const Operand& v,
                  const std::optional<Operand>& bias, const Operand& y, const Heads& heads,
                  AttentionMethod method = AttentionMethod::kFused);
   void layer_norm(const std::string& label, const Operand& x, const Operand& weight, const Operand& bias,
                   float eps, const Operand& y);
   void rms_norm(const std::string& label, const Operand& x, const Operand& weight, float eps, const Operand& y);
-  // b has the shape of a, or one row for all rows of a.
+  // x is pixels or rows x channels.
+  void group_norm(const std::string& label, const Operand& x, const Operand& weight, const Operand& bias,
+                  int64_t groups, float eps, Activation activation, const Operand& y);
+  void softmax(const std::string& label, const Operand& x, const Operand& y);
+  // cos and sin are rows x half of a head's width.
+  void rotary(const std::string& label, const Operand& x, const Operand& cos, const Operand& sin, int64_t heads,
+              const Operand& y);
+  // x, of three axes of which the last forms its columns, with the axes in another order.
+  void transpose(const std::string& label, const Operand& x, const std::array<int64_t, 3>& shape,
+                 const std::array<int64_t, 3>& axes, const Operand& y);
+  void resize(const std::string& label, const Operand& x, ImageSize in, const Operand& y, ImageSize out);
+  // Of any type.
+  void copy(const std::string& label, const Operand& x, const Operand& y);
+  // b has the shape of a, one row for all rows of a, one column for all its columns, or one value.
   void binary(const std::string& label, Binary op, const Operand& a, const Operand& b, const Operand& y);
   // y = activation(x), then (1 + gamma) * y + beta where given; a copy with neither.
   void pointwise(const std::string& label, const Operand& x, Activation activation,

@@ -13,6 +13,7 @@ struct Problem {
   float scale = 0.3f;
   float spread = 1.0f;  // of q and k
   int64_t extra = 0;    // leading dimensions beyond the columns
+  bool shared_bias = false;  // by all heads
 
   std::string name() const {
     return std::to_string(queries) + " queries " + std::to_string(keys) + " keys " + std::to_string(heads) + "/" +
@@ -41,6 +42,7 @@ struct Case {
     a.k_ld = a.v_ld = kv_ld();
     a.v = v.data();
     a.bias = p.bias ? bias.data() : nullptr;
+    a.bias_head = p.shared_bias ? 0 : p.queries * p.keys;
     a.y = y.data();
     a.y_ld = y.ld();
     a.queries = p.queries;
@@ -64,7 +66,7 @@ struct Case {
                k[static_cast<size_t>(j * kv_ld() + kv * p.dim + c)];
       }
       dot *= p.scale;
-      if (p.bias) dot += bias[static_cast<size_t>((head * p.queries + query) * p.keys + j)];
+      if (p.bias) dot += bias[static_cast<size_t>(((p.shared_bias ? 0 : head) * p.queries + query) * p.keys + j)];
       s[static_cast<size_t>(j)] = dot;
       largest = std::max(largest, dot);
     }
@@ -143,6 +145,30 @@ TEST(any_number_of_keys) {
   for (const int64_t keys : {1, 2, 7, 16, 31, 32, 33, 48, 49, 100, 256, 634, 1024, 1025, 2100}) {
     check_case(Case({15, keys, 2, 2, 16}), 1e-6);
   }
+}
+
+TEST(one_bias_for_all_heads) {
+  for (const int64_t keys : {7, 33, 1100}) {
+    Problem p{11, keys, 4, 2, 16, true};
+    p.shared_bias = true;
+    check_case(Case(p), 1e-6);
+  }
+}
+
+// Keys beyond the first block, the only ones admitted, follow whole blocks that weigh nothing.
+TEST(a_shared_mask_of_whole_blocks) {
+  Problem p{9, 2100, 2, 1, 16, true};
+  p.shared_bias = true;
+  Case c(p);
+  const float inf = std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < p.queries; ++i) {
+    const int64_t first = i % 3 == 0 ? 2099 : i % 3 == 1 ? 1500 : 1;
+    for (int64_t j = 0; j < first; ++j) c.bias[static_cast<size_t>(i * p.keys + j)] = -inf;
+    if (i % 3 == 2) {
+      for (int64_t j = 40; j < p.keys; ++j) c.bias[static_cast<size_t>(i * p.keys + j)] = -inf;
+    }
+  }
+  check_case(c, 1e-6);
 }
 
 TEST(any_head_width) {

@@ -2,6 +2,7 @@
 // ends are guarded so that a write past a result is seen without a sanitizer.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -101,6 +102,12 @@ inline double activated(double x, Activation activation) {
       return x / (1.0 + std::exp(-x));
     case Activation::kTanh:
       return std::tanh(x);
+    case Activation::kMish:
+      return x * std::tanh(std::log1p(std::exp(-std::fabs(x))) + std::max(x, 0.0));
+    case Activation::kSigmoid:
+      return 1.0 / (1.0 + std::exp(-x));
+    case Activation::kExp:
+      return std::exp(x);
     case Activation::kNone:
       break;
   }

@@ -27,17 +27,19 @@ TEST(lookup_by_channel) {
 
 TEST(rows_by_index) {
   for (const int64_t cols : {1, 15, 16, 50}) {
+    const int64_t ld = cols + 3;
     Random random(8);
-    const Floats values = random.floats(10 * cols);
+    const Floats values = random.floats(10 * ld);
     const std::vector<int32_t> ids = {9, 0, 3, 3, 7};
     for_each_isa([&](const KernelTable& table) {
       Matrix y(5, cols, cols + 2);
-      table.embedding(values.data(), cols, ids.data(), y.data(), y.ld(), {0, 2});
-      table.embedding(values.data(), cols, ids.data(), y.data(), y.ld(), {2, 5});
+      const EmbeddingArgs a{values.data(), ld, ids.data(), y.data(), y.ld(), cols};
+      table.embedding(a, {0, 2});
+      table.embedding(a, {2, 5});
       CHECK(y.intact());
       for (int64_t r = 0; r < 5; ++r) {
         for (int64_t c = 0; c < cols; ++c) {
-          CHECK(y.at(r, c) == values[static_cast<size_t>(ids[static_cast<size_t>(r)] * cols + c)]);
+          CHECK(y.at(r, c) == values[static_cast<size_t>(ids[static_cast<size_t>(r)] * ld + c)]);
         }
       }
     });

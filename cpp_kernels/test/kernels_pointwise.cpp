@@ -19,6 +19,24 @@ Floats apply(const KernelTable& table, const Floats& x, Activation activation) {
   return y;
 }
 
+float combined(Binary op, float u, float v) {
+  switch (op) {
+    case Binary::kAdd:
+      return u + v;
+    case Binary::kSub:
+      return u - v;
+    case Binary::kMul:
+      return u * v;
+    case Binary::kDiv:
+      return u / v;
+    case Binary::kMin:
+      return std::min(u, v);
+    case Binary::kMax:
+      return std::max(u, v);
+  }
+  return 0.0f;
+}
+
 Floats grid(float low, float high, int64_t count) {
   Floats x;
   for (int64_t i = 0; i <= count; ++i) {
@@ -34,7 +52,7 @@ TEST(activations_are_accurate_everywhere) {
   for (const float scale : {1e-6f, 1e-3f, 30.0f, 80.0f}) {
     for (const float v : grid(-scale, scale, 101)) x.push_back(v);
   }
-  for (int kind = 0; kind <= 5; ++kind) {
+  for (int kind = 0; kind < static_cast<int>(Activation::kExp); ++kind) {
     const check::Context context("activation " + std::to_string(kind));
     for_each_isa([&](const KernelTable& table) {
       const Floats y = apply(table, x, static_cast<Activation>(kind));
@@ -44,6 +62,14 @@ TEST(activations_are_accurate_everywhere) {
       }
     });
   }
+}
+
+TEST(the_exponential_function_keeps_its_relative_accuracy) {
+  Floats x = grid(-87.0f, 87.9f, 40001);
+  for_each_isa([&](const KernelTable& table) {
+    const Floats y = apply(table, x, Activation::kExp);
+    for (size_t i = 0; i < x.size(); ++i) CHECK_CLOSE(y[i] / std::exp(static_cast<double>(x[i])), 1.0, 3e-7);
+  });
 }
 
 TEST(small_values_keep_their_relative_accuracy) {
@@ -66,7 +92,13 @@ TEST(extremes) {
     CHECK(gelu[0] == 1e6f && gelu[1] == 0.0f);
     const Floats silu = apply(table, {1e6f, -1e6f}, Activation::kSilu);
     CHECK(silu[0] == 1e6f && std::fabs(silu[1]) < 1e-30f);
-    for (int kind = 0; kind <= 5; ++kind) CHECK(std::isnan(apply(table, {nan}, static_cast<Activation>(kind))[0]));
+    const Floats mish = apply(table, {1e6f, -1e6f}, Activation::kMish);
+    CHECK(mish[0] == 1e6f && std::fabs(mish[1]) < 1e-30f);
+    const Floats sigmoid = apply(table, {1e6f, -1e6f, -inf}, Activation::kSigmoid);
+    CHECK(sigmoid[0] == 1.0f && sigmoid[1] < 1e-30f && sigmoid[2] < 1e-30f);
+    const Floats exp = apply(table, {-inf, 0.0f, inf}, Activation::kExp);
+    CHECK(exp[0] == 0.0f && exp[1] == 1.0f && exp[2] > 1e38f);
+    for (int kind = 0; kind <= static_cast<int>(kLastActivation); ++kind) CHECK(std::isnan(apply(table, {nan}, static_cast<Activation>(kind))[0]));
   });
 }
 
@@ -104,7 +136,7 @@ TEST(binary_operations) {
   for (const int64_t cols : {1, 8, 16, 23, 64}) {
     const Floats p = random.floats(rows * (cols + 1)), q = random.floats(rows * (cols + 2), 0.5f, 2.0f);
     for (const bool one_row : {false, true}) {
-      for (int op = 0; op < 4; ++op) {
+      for (int op = 0; op <= static_cast<int>(kLastBinary); ++op) {
         for_each_isa([&](const KernelTable& table) {
           Matrix y(rows, cols, cols + 3);
           BinaryArgs a;
@@ -121,13 +153,40 @@ TEST(binary_operations) {
           for (int64_t r = 0; r < rows; ++r) {
             for (int64_t c = 0; c < cols; ++c) {
               const float u = p[static_cast<size_t>(r * a.a_ld + c)], v = q[static_cast<size_t>(r * a.b_ld + c)];
-              const float expected = op == 0 ? u + v : op == 1 ? u - v : op == 2 ? u * v : u / v;
-              CHECK(y.at(r, c) == expected);
+              CHECK(y.at(r, c) == combined(static_cast<Binary>(op), u, v));
             }
           }
         });
       }
     }
+  }
+}
+
+TEST(one_value_for_a_row) {
+  const int64_t rows = 5, cols = 23;
+  Random random(2);
+  const Floats p = random.floats(rows * cols), q = random.floats(rows * 3);
+  for (const int64_t b_ld : {0, 3}) {
+    for_each_isa([&](const KernelTable& table) {
+      Matrix y(rows, cols, cols + 1);
+      BinaryArgs a;
+      a.a = p.data();
+      a.a_ld = a.cols = cols;
+      a.b = q.data();
+      a.b_ld = b_ld;
+      a.b_value = true;
+      a.y = y.data();
+      a.y_ld = y.ld();
+      a.op = Binary::kSub;
+      table.binary(a, {0, 2});
+      table.binary(a, {2, rows});
+      CHECK(y.intact());
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < cols; ++c) {
+          CHECK(y.at(r, c) == p[static_cast<size_t>(r * cols + c)] - q[static_cast<size_t>(r * b_ld)]);
+        }
+      }
+    });
   }
 }
 

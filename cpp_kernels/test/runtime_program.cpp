@@ -308,7 +308,8 @@ TEST(attention_must_fit) {
   check_refused("over 3 key-value heads", attention(q, k, v, {}, {4, 3, 1.0f}));
   check_refused("k is 7x8, expected 7x16", attention(q, k, v, {}, {4, 4, 1.0f}));
   check_refused("v is 6x8, expected 7x8", attention(q, k, at(2048, 6, 8), {}, {4, 2, 1.0f}));
-  check_refused("bias is 5x7, expected 20x7", attention(q, k, v, at(4096, 5, 7), {4, 2, 1.0f}));
+  CHECK(refusal(attention(q, k, v, at(4096, 5, 7), {4, 2, 1.0f})).empty());
+  check_refused("bias is 6x7, expected 20x7", attention(q, k, v, at(4096, 6, 7), {4, 2, 1.0f}));
   check_refused("key-value heads is 0", attention(q, k, v, {}, {4, 0, 1.0f}));
 }
 
@@ -325,12 +326,73 @@ TEST(other_operations_must_fit) {
   check_refused("unknown binary operation", [](ProgramBuilder& b) {
     b.binary("probe", static_cast<Binary>(9), at(kX, 4, 8), at(kOther, 4, 8), at(kY, 4, 8));
   });
+  check_refused("b is 4x2, expected 4x8", [](ProgramBuilder& b) {
+    b.binary("probe", Binary::kAdd, at(kX, 4, 8), at(kOther, 4, 2), at(kY, 4, 8));
+  });
+  check_refused("b is 3x1, expected 4x1", [](ProgramBuilder& b) {
+    b.binary("probe", Binary::kAdd, at(kX, 4, 8), at(kOther, 3, 1), at(kY, 4, 8));
+  });
   check_refused("output is 2x8, expected 1x8", [](ProgramBuilder& b) {
     b.mean_rows("probe", at(kX, 4, 8), at(kY, 2, 8));
   });
   check_refused("table is 3x255, expected 3x256", [](ProgramBuilder& b) {
     b.lookup_u8("probe", of(at(kX, 4, 3), DType::kU8), constant(3, 255), at(kY, 4, 3));
   });
+}
+
+TEST(norms_of_groups_must_fit) {
+  const auto norm = [](int64_t groups, int64_t width, Activation activation = Activation::kNone) {
+    return [=](ProgramBuilder& b) {
+      b.group_norm("probe", at(kX, 4, 8), constant(1, 8), constant(1, width), groups, 1e-5f, activation, at(kY, 4, 8));
+    };
+  };
+  CHECK(refusal(norm(4, 8)).empty());
+  check_refused("3 groups of 8 columns", norm(3, 8));
+  check_refused("groups is 0", norm(0, 8));
+  check_refused("bias is 1x7, expected 1x8", norm(2, 7));
+  check_refused("unknown activation", norm(2, 8, static_cast<Activation>(99)));
+}
+
+TEST(rotary_positions_must_fit) {
+  const auto rotary = [](int64_t heads, const Operand& cos, const Operand& sin) {
+    return [=](ProgramBuilder& b) { b.rotary("probe", at(kX, 4, 8), cos, sin, heads, at(kY, 4, 8)); };
+  };
+  CHECK(refusal(rotary(2, constant(4, 2), at(kOther, 4, 2))).empty());
+  check_refused("sin is 3x2, expected 4x2", rotary(2, constant(4, 2), constant(3, 2)));
+  check_refused("cos is 4x3, expected 4x2", rotary(2, constant(4, 3), constant(4, 2)));
+  check_refused("x of 8 columns does not divide into 3 heads", rotary(3, constant(4, 2), constant(4, 2)));
+  check_refused("heads is -1", rotary(-1, constant(4, 2), constant(4, 2)));
+}
+
+TEST(axes_must_fit) {
+  const auto transpose = [](std::array<int64_t, 3> shape, std::array<int64_t, 3> axes, const Operand& y) {
+    return [=](ProgramBuilder& b) { b.transpose("probe", at(kX, 6, 4), shape, axes, y); };
+  };
+  CHECK(refusal(transpose({2, 3, 4}, {2, 0, 1}, at(kY, 8, 3))).empty());
+  check_refused("output is 8x3, expected 12x2", transpose({2, 3, 4}, {2, 1, 0}, at(kY, 8, 3)));
+  check_refused("axes are 0, 0, 1, expected 0, 1 and 2", transpose({2, 3, 4}, {0, 0, 1}, at(kY, 8, 3)));
+  check_refused("x is 6x4, expected 4x6", transpose({2, 2, 6}, {2, 0, 1}, at(kY, 12, 2)));
+  check_refused("an axis is -2", transpose({-2, -3, 4}, {0, 1, 2}, at(kY, 6, 4)));
+  check_refused("x shares memory", transpose({2, 3, 4}, {2, 0, 1}, at(kX, 8, 3)));
+}
+
+TEST(images_in_another_size_must_fit) {
+  const auto resize = [](const Operand& x, ImageSize in, ImageSize out) {
+    return [=](ProgramBuilder& b) { b.resize("probe", x, in, at(kY, 6, 3), out); };
+  };
+  CHECK(refusal(resize(at(kX, 4, 3), {2, 2}, {3, 2})).empty());
+  check_refused("output is 6x3, expected 9x3", resize(at(kX, 4, 3), {2, 2}, {3, 3}));
+  check_refused("x is 4x3, expected 6x3", resize(at(kX, 4, 3), {2, 3}, {3, 2}));
+  check_refused("image side is 0", resize(at(kX, 4, 3), {2, 2}, {0, 2}));
+  check_refused("expected them without gaps", resize(at(kX, 4, 3, 5), {2, 2}, {3, 2}));
+}
+
+TEST(copies_keep_the_type) {
+  const auto copy = [](DType from, DType to) {
+    return [=](ProgramBuilder& b) { b.copy("probe", of(at(kX, 4, 8, 12), from), of(at(kY, 4, 8), to)); };
+  };
+  for (const DType dtype : {DType::kF32, DType::kU8, DType::kI32}) CHECK(refusal(copy(dtype, dtype)).empty());
+  check_refused("output is int32, expected uint8", copy(DType::kU8, DType::kI32));
 }
 
 TEST(an_arena_is_needed) {

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from operation_samples import SAMPLES, sample_policy
 from random_graphs import assert_close, graphs
 from small_policy import IMAGE, INPUTS, small_policy
 
@@ -81,6 +82,13 @@ def test_it_agrees_with_the_reference_on_any_graph(
         assert results.keys() == reference.keys(), round_
         for name, value in results.items():
             assert_close(value, reference[name], 1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if not name.startswith("conv ")])
+def test_every_operation_agrees_with_the_reference(executor: SimdExecutor, name: str) -> None:
+    policy, inputs = sample_policy(name)
+    got = executor.load(policy).run(Lifetime.QUERY, inputs)["y"]
+    assert_close(got, ReferenceExecutor().load(policy).run(Lifetime.QUERY, inputs)["y"], 2e-6)
 
 
 def test_threads_do_not_change_a_bit(executor: SimdExecutor) -> None:

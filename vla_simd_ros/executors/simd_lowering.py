@@ -90,7 +90,7 @@ class Lowering:
             builder.set_branch(-1 if branch is None else branch[1])
             if op.kind == "concat" or op.kind in VIEWS:
                 for copy in self._storage.copies.get(op.output, ()):
-                    builder.pointwise(op.output.name, self._view(copy.source), self._view(copy.target))
+                    builder.copy(op.output.name, self._view(copy.source), self._view(copy.target))
                     sources.append(op)
                 continue
             emit = _EMITTERS.get(op.kind)
@@ -231,6 +231,36 @@ def _rms_norm(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> No
     builder.rms_norm(op.output.name, x, weight, op.attrs["eps"], lowering.view(op.output))
 
 
+def _group_norm(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    x, weight, bias = _operands(lowering, op)
+    attrs = op.attrs["groups"], op.attrs["eps"], op.attrs.get("activation", "none")
+    builder.group_norm(op.output.name, x, weight, bias, *attrs, lowering.view(op.output))
+
+
+def _softmax(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    (x,) = _operands(lowering, op)
+    builder.softmax(op.output.name, x, lowering.view(op.output))
+
+
+def _rotary(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    x, cos, sin = _operands(lowering, op)
+    builder.rotary(op.output.name, x, cos, sin, op.attrs["heads"], lowering.view(op.output))
+
+
+def _transpose(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    (x,) = op.operands()
+    shape, axes = x.shape, op.attrs["axes"]
+    if len(shape) == 2:
+        shape, axes = (1, *shape), (0, *(1 + axis for axis in axes))
+    builder.transpose(op.output.name, lowering.view(x), shape, axes, lowering.view(op.output))
+
+
+def _resize(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    (x,) = op.operands()
+    view, out = lowering.view(x), lowering.view(op.output)
+    builder.resize(op.output.name, view, x.shape[:2], out, op.output.shape[:2])
+
+
 def _binary(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
     a, b = _operands(lowering, op)
     builder.binary(op.output.name, op.attrs["op"], a, b, lowering.view(op.output))
@@ -269,6 +299,11 @@ _EMITTERS: dict[str, Callable[[Lowering, _engine.ProgramBuilder, Op], None]] = {
     "attention": _attention,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "softmax": _softmax,
+    "rotary": _rotary,
+    "transpose": _transpose,
+    "resize": _resize,
     "binary": _binary,
     "activation": _activation,
     "film": _film,

@@ -20,8 +20,11 @@ from vla_simd_ros.graph.programs import Program
 VIEWS = ("slice", "reshape")
 
 # Operations that can write, or read, rows with gaps between them; all others need them without.
-_ANY_ROWS = ("linear", "attention", "layer_norm", "rms_norm", "binary", "activation", "film", "concat")
-_WRITE_ANY_ROWS = frozenset((*_ANY_ROWS, "conv2d", "embedding"))
+_ANY_ROWS = (
+    *("linear", "attention", "layer_norm", "rms_norm", "group_norm", "softmax", "rotary", "transpose"),
+    *("binary", "activation", "film", "embedding", "concat"),
+)
+_WRITE_ANY_ROWS = frozenset((*_ANY_ROWS, "conv2d", "resize"))
 _READ_ANY_ROWS = frozenset((*_ANY_ROWS, "mean_rows"))
 
 

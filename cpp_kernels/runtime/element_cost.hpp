@@ -1,0 +1,19 @@
+// Rough costs of one element, in floating-point operations of a matrix product that take as long.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernels.hpp"
+
+namespace vla {
+
+constexpr int64_t kCopyCost = 16;
+constexpr int64_t kTranscendentalCost = 64;
+
+constexpr bool known(Activation activation) { return activation >= Activation::kNone && activation <= kLastActivation; }
+
+constexpr int64_t pointwise_cost(Activation activation) {
+  return activation > Activation::kRelu ? kTranscendentalCost : kCopyCost;
+}
+
+}  // namespace vla
