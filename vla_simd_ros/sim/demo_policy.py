@@ -43,6 +43,20 @@ class Small:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+_SMALL_TURBOVLA = Small(
+    {**_SMALL_TRANSFORMER, "dim_model": 32, "feedforward": 48},
+    {
+        "image_size": 96,
+        "vision_config.hidden_size": 32,
+        "vision_config.num_hidden_layers": 2,
+        "vision_config.num_attention_heads": 2,
+        "vision_config.intermediate_size": 64,
+        "text_config.hidden_size": 32,
+        "text_config.num_hidden_layers": 2,
+        "text_config.num_attention_heads": 2,
+        "text_config.intermediate_size": 64,
+    },
+)
 SMALL = {
     "act": Small(_SMALL_TRANSFORMER),
     "diffusion": Small(
@@ -78,6 +92,8 @@ SMALL = {
             "vlm.vision_config.image_size": 128,
         },
     ),
+    "turbovla": _SMALL_TURBOVLA,
+    "turbovla_so101": _SMALL_TURBOVLA,
 }
 
 
