@@ -73,12 +73,25 @@ TURBOVLA: dict[str, Any] = {
     "text_config.num_attention_heads": 3,
     "text_config.intermediate_size": 40,
 }
+OCTO_CAMERAS = (Camera("primary", 48, 64), Camera("wrist", 32, 32))
+OCTO_SIZES = {"dim_model": 48, "heads": 4, "feedforward": 96, "encoder_layers": 3, "chunk_size": 4}
+OCTO: dict[str, Any] = {
+    **TEXT,
+    "stem_channels": [32, 32, 64, 64],
+    "stem_width": 40,
+    "time_dim": 16,
+    "head_width": 64,
+    "head_blocks": 2,
+    "diffusion_steps": 6,
+    "max_horizon": 4,
+}
 # Cameras, sizes and settings of a policy.
 _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "act": (CAMERAS, SIZES, {}),
     "diffusion": (SAME_SIZE, {"chunk_size": 5}, DIFFUSION),
     "impact": (CAMERAS, SIZES, TEXT),
     "smolvla": (CAMERAS, {"chunk_size": 5}, SMOLVLA),
+    "octo": (OCTO_CAMERAS, OCTO_SIZES, OCTO),
     "turbovla": (CAMERAS, SIZES, TURBOVLA),
     "turbovla_so101": (CAMERAS, SIZES, TURBOVLA),
 }

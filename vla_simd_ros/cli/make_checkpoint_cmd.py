@@ -7,7 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vla_simd_ros.checkpoints.synthesis import POLICY_TYPES, Camera, Options, make_checkpoint
+from vla_simd_ros.checkpoints.synthesis import (
+    POLICY_TYPES,
+    Camera,
+    Options,
+    default_options,
+    make_checkpoint,
+)
 from vla_simd_ros.checkpoints.synthesis.options import DTYPES
 
 # Sizes that a policy may have; None leaves the policy's own.
@@ -34,22 +40,20 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--cameras",
         type=_cameras,
-        default="front,wrist",
         metavar="NAME[:HxW],...",
-        help="cameras in the policy's order; 'none' for none (default: front,wrist)",
+        help="cameras in the policy's order; 'none' for none (default: front,wrist; octo: primary,wrist)",
     )
     parser.add_argument(
         "--image-size",
         type=_image_size,
-        default="480x640",
         metavar="HxW",
-        help="pixels of cameras without a size of their own (default: 480x640)",
+        help="pixels of cameras without a size of their own (default: 480x640; octo: 256x256 and 128x128)",
     )
-    parser.add_argument("--state-dim", type=int, default=6, help="width of the robot's state (default: 6)")
+    parser.add_argument("--state-dim", type=int, help="width of the robot's state (default: 6; octo: none)")
     parser.add_argument(
         "--env-state-dim", type=int, default=0, help="width of the environment's state (default: 0)"
     )
-    parser.add_argument("--action-dim", type=int, default=6, help="width of an action (default: 6)")
+    parser.add_argument("--action-dim", type=int, help="width of an action (default: 6; octo: 7)")
     parser.add_argument("--dtype", choices=DTYPES, default="fp32", help="stored weights (default: fp32)")
     sizes = parser.add_argument_group("sizes", "as far as the policy has them; its own where not given")
     for name, summary in _SIZES.items():
@@ -68,15 +72,14 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the checkpoint and say what it is."""
-    height, width = args.image_size
-    cameras = tuple(Camera(name, *(size or (height, width))) for name, size in args.cameras)
     names = (*_SIZES, "backbone", "pre_norm")
+    robot = default_options(args.policy)
     options = Options(
         seed=args.seed,
-        cameras=cameras,
-        state_dim=args.state_dim,
+        cameras=_chosen_cameras(args.cameras, args.image_size, robot.cameras),
+        state_dim=robot.state_dim if args.state_dim is None else args.state_dim,
         env_state_dim=args.env_state_dim,
-        action_dim=args.action_dim,
+        action_dim=robot.action_dim if args.action_dim is None else args.action_dim,
         dtype=args.dtype,
         sizes={name: getattr(args, name) for name in names if getattr(args, name) is not None},
         settings=dict(args.set),
@@ -88,6 +91,19 @@ def run(args: argparse.Namespace) -> int:
         f"{megabytes:.0f} MB, seed {args.seed}"
     )
     return 0
+
+
+def _chosen_cameras(
+    named: list[tuple[str, tuple[int, int] | None]] | None,
+    size: tuple[int, int] | None,
+    own: tuple[Camera, ...],
+) -> tuple[Camera, ...]:
+    """The cameras named, or the policy's ``own``; ``size`` is of those without one of theirs."""
+    if named is None:
+        return own if size is None else tuple(Camera(camera.name, *size) for camera in own)
+    sizes = {camera.name: (camera.height, camera.width) for camera in own}
+    usual = own[0].height, own[0].width
+    return tuple(Camera(name, *(given or size or sizes.get(name, usual))) for name, given in named)
 
 
 def _image_size(text: str) -> tuple[int, int]:

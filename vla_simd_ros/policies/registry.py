@@ -10,6 +10,7 @@ from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.base import PolicyDefinition
 from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
+from vla_simd_ros.policies.octo import OctoPolicy
 from vla_simd_ros.policies.smolvla import SmolVlaPolicy
 from vla_simd_ros.policies.turbovla import TurboVlaPolicy
 from vla_simd_ros.policies.turbovla_config import FORMS
@@ -20,6 +21,7 @@ _POLICIES: dict[str, Callable[[Checkpoint], PolicyDefinition]] = {
     "impact": ImpactPolicy,
     "smolvla": SmolVlaPolicy,
     **dict.fromkeys(FORMS, TurboVlaPolicy),
+    "octo": OctoPolicy,
 }
 POLICY_TYPES = tuple(_POLICIES)
 

@@ -82,15 +82,29 @@ class Weights:
         """The stored tensor of the given shape in a graph."""
         return b.constant(self.prefix + name, self._stored(name, shape))
 
-    def filters(self, b: Builder, name: str, outputs: int, inputs: int, kernel: int) -> Tensor:
-        """A convolution's filters, stored [outputs, inputs, kh, kw], as [outputs, kh, kw, inputs]."""
+    def filters(
+        self,
+        b: Builder,
+        name: str,
+        outputs: int,
+        inputs: int,
+        kernel: int,
+        change: Callable[[Array], Array] | None = None,
+    ) -> Tensor:
+        """A convolution's filters, stored [outputs, inputs, kh, kw], as [outputs, kh, kw, inputs].
+
+        ``change`` is applied to these; the same function gives the same constant.
+        """
         stored = self._stored(name, (outputs, inputs, kernel, kernel))
 
-        def channels_last() -> LazyArray:
-            shape = outputs, kernel, kernel, inputs
-            return MadeArray(shape, np.float32, lambda: stored.array().transpose(0, 2, 3, 1))
+        def made() -> Array:
+            channels_last = stored.array().transpose(0, 2, 3, 1)
+            return channels_last if change is None else change(channels_last)
 
-        return b.constant(self.prefix + name, _once(self._lazy, (name, "nhwc"), channels_last))
+        def lazy() -> LazyArray:
+            return MadeArray((outputs, kernel, kernel, inputs), np.float32, made)
+
+        return b.constant(self.prefix + name, _once(self._lazy, (name, "nhwc", change), lazy))
 
     def line_filters(self, b: Builder, name: str, outputs: int, inputs: int, kernel: int) -> Tensor:
         """Filters of a convolution along a line, stored [outputs, inputs, k], as [outputs, 1, k, inputs]."""
@@ -116,6 +130,14 @@ class Weights:
 
         tensor_name = f"{self.prefix}{name}.{'+'.join(map(str, taps))}"
         return b.constant(tensor_name, _once(self._lazy, (name, taps), chosen))
+
+    def repeated_row(self, b: Builder, name: str, row: int, count: int) -> Tensor:
+        """One row of a stored table, ``count`` times, in a graph."""
+
+        def repeated() -> Array:
+            return self._source.rows(self.prefix + name, row, row + 1).repeat(count, axis=0)
+
+        return b.constant(f"{self.prefix}{name}.{row}", self.made((name, row, count), repeated))
 
     def check_mapped(self) -> None:
         """Raise CheckpointError where the values of a mapped tensor have changed."""

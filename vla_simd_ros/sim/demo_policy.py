@@ -25,6 +25,8 @@ FULL_SIZE = ("impact", "act")
 """The policies that run in full size unless asked otherwise: a common machine is fast enough for them."""
 
 _SMALL_PICTURE = (96, 128)
+# Of policies that are not made for the cameras' usual size.
+_FULL_PICTURE = {"octo": (256, 256)}
 _SMALL_TRANSFORMER = {
     "dim_model": 64,
     "heads": 4,
@@ -71,6 +73,18 @@ SMALL = {
     "impact": Small(
         _SMALL_TRANSFORMER,
         {
+            "text_config.d_model": 32,
+            "text_config.d_kv": 8,
+            "text_config.d_ff": 32,
+            "text_config.num_layers": 1,
+            "text_config.num_heads": 2,
+        },
+    ),
+    "octo": Small(
+        {"encoder_layers": 2, "dim_model": 64, "heads": 4, "feedforward": 64, "chunk_size": 16},
+        {
+            "stem_channels": [32, 32, 32, 32],
+            "stem_width": 64,
             "text_config.d_model": 32,
             "text_config.d_kv": 8,
             "text_config.d_ff": 32,
@@ -155,8 +169,11 @@ def random_checkpoint(say: Callable[[str], None], policy: str = "impact", small:
 
 
 def _options(policy: str, small: bool) -> synthesis.Options:
-    if not small:
+    if not small and policy not in _FULL_PICTURE:
         return synthesis.Options(seed=SEED)
+    if not small:
+        size = _FULL_PICTURE[policy]
+        return synthesis.Options(seed=SEED, cameras=tuple(synthesis.Camera(name, *size) for name in CAMERAS))
     cameras = tuple(synthesis.Camera(name, *_SMALL_PICTURE) for name in CAMERAS)
     made = SMALL[policy]
     return synthesis.Options(seed=SEED, cameras=cameras, sizes=made.sizes, settings=made.settings)

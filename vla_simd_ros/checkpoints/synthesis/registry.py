@@ -10,6 +10,7 @@ from vla_simd_ros.checkpoints.synthesis.act import act_recipe
 from vla_simd_ros.checkpoints.synthesis.diffusion import diffusion_recipe
 from vla_simd_ros.checkpoints.synthesis.folder import write_folder
 from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
+from vla_simd_ros.checkpoints.synthesis.octo import OCTO_OPTIONS, octo_recipe
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 from vla_simd_ros.checkpoints.synthesis.smolvla import smolvla_recipe
@@ -22,8 +23,16 @@ _RECIPES: dict[str, Callable[[Options], Recipe]] = {
     "smolvla": smolvla_recipe,
     "turbovla": turbovla_recipe,
     "turbovla_so101": turbovla_so101_recipe,
+    "octo": octo_recipe,
 }
 POLICY_TYPES = tuple(_RECIPES)
+# Policies whose own robot is another than the usual one.
+_ROBOTS = {"octo": OCTO_OPTIONS}
+
+
+def default_options(policy: str) -> Options:
+    """The robot that ``policy`` has where nothing else is asked for."""
+    return _ROBOTS.get(policy, Options())
 
 
 def make_checkpoint(policy: str, folder: str | Path, options: Options | None = None) -> int:
@@ -33,7 +42,7 @@ def make_checkpoint(policy: str, folder: str | Path, options: Options | None = N
     """
     if policy not in _RECIPES:
         raise OptionError(f"policy '{policy}' is unknown, expected one of {', '.join(POLICY_TYPES)}")
-    chosen = options or Options()
+    chosen = options or default_options(policy)
     recipe = _RECIPES[policy](chosen)
     declared = recipe.config["input_features"] | recipe.config["output_features"]
     write_folder(Path(folder), recipe, features.statistics(chosen.seed, declared), chosen.dtype)

@@ -18,6 +18,8 @@ SMALL: dict[str, Any] = {
     "vocab_size": 32128,
 }
 
+BASE: dict[str, Any] = {**SMALL, "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
+
 
 def add_t5_encoder(make: WeightMaker, prefix: str, config: dict[str, Any]) -> None:
     """Add the token table and the encoder's blocks under ``prefix``."""

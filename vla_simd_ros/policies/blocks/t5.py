@@ -17,6 +17,7 @@ from vla_simd_ros.policies.weights import Weights
 
 _MAX_DISTANCE = 128
 _EPS = 1e-6
+_PADDING_ID = 0
 _ATTENTION = "layer.0.SelfAttention"
 _DENSE = "layer.1.DenseReluDense"
 _BIAS_TABLE = f"encoder.block.0.{_ATTENTION}.relative_attention_bias.weight"
@@ -98,15 +99,25 @@ def embedding_name(names: Mapping[str, Any]) -> str:
     return next((name for name in _EMBEDDINGS if name in names), _EMBEDDINGS[0])
 
 
-def t5_encoder(b: Builder, ids: Tensor, config: T5Config, weights: Weights, embedding: str) -> Tensor:
-    """The last hidden state [n, width] of the token ids [n]."""
+def t5_encoder(
+    b: Builder, ids: Tensor, config: T5Config, weights: Weights, embedding: str, *, padded: int = 0
+) -> Tensor:
+    """The last hidden state [n, width] of the token ids [n].
+
+    With ``padded`` rows more than n, the rest are what the encoder makes of padding, for policies that read
+    it: padding attends to the text and nothing attends to padding.
+    """
     count = ids.shape[0]
+    rows = max(count, padded)
     with b.block("text.0"):
         table = weights.constant(b, embedding, config.vocabulary, config.width)
         x = b.embedding(table, ids, name="embedded")
+        if rows > count:
+            padding = weights.repeated_row(b, embedding, _PADDING_ID, rows - count)
+            x = b.concat([x, padding], axis=0, name="padded")
         stored = weights.array(_BIAS_TABLE, (config.buckets, config.heads))
-        biases = weights.made(("relative", count), lambda: _relative_bias(stored, count, config))
-        bias = b.constant(f"text.relative_bias.{count}", biases)
+        biases = weights.made(("relative", rows, count), lambda: _relative_bias(stored, rows, count, config))
+        bias = b.constant(f"text.relative_bias.{rows}.{count}", biases)
     for index in range(config.layers):
         with b.block(f"text.{index}"):
             x = _layer(b, x, bias, config, weights, f"encoder.block.{index}")
@@ -133,9 +144,9 @@ def relative_position_buckets(count: int, buckets: int, max_distance: int) -> Ar
     return np.asarray(np.where(relative > 0, half, 0) + np.where(distance < exact, distance, far))
 
 
-def _relative_bias(table: Array, count: int, config: T5Config) -> Array:
-    """The bias on the scores of each head, float32 [heads, count, count]."""
-    bucket = relative_position_buckets(count, config.buckets, config.max_distance)
+def _relative_bias(table: Array, rows: int, keys: int, config: T5Config) -> Array:
+    """The bias on the scores of each head, float32 [heads, rows, keys]."""
+    bucket = relative_position_buckets(rows, config.buckets, config.max_distance)[:, :keys]
     return np.ascontiguousarray(table[bucket].transpose(2, 0, 1))
 
 
@@ -146,6 +157,9 @@ def _layer(b: Builder, x: Tensor, bias: Tensor, config: T5Config, weights: Weigh
         _linear(b, y, weights, f"{prefix}.{_ATTENTION}.{letter}", config.inner, f"self_attn.{letter}")
         for letter in "qkv"
     )
+    keys = bias.shape[2]
+    k = b.slice(k, axis=0, start=0, stop=keys, name="self_attn.k.text")
+    v = b.slice(v, axis=0, start=0, stop=keys, name="self_attn.v.text")
     # T5 folds the usual scale into its weights.
     y = b.attention(q, k, v, bias, heads=config.heads, scale=1.0, name="self_attn.attention")
     y = _linear(b, y, weights, f"{prefix}.{_ATTENTION}.o", config.width, "self_attn.out")
