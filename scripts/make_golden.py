@@ -50,6 +50,21 @@ RANGES = {
     "normalization_mapping.ACTION": "QUANTILES",
     "normalization_mapping.VISUAL": "IDENTITY",
 }
+# A tokenizer's pieces and a vision encoder's layers, as few and as narrow as they can be told apart.
+BACKBONES = {
+    "image_size": 64,
+    "vision_config.hidden_size": 48,
+    "vision_config.num_hidden_layers": 2,
+    "vision_config.num_attention_heads": 3,
+    "text_config.hidden_size": 32,
+    "text_config.num_hidden_layers": 2,
+    "text_config.num_attention_heads": 2,
+    "text_config.intermediate_size": 48,
+    "text_config.vocab_size": 640,
+    "text_config.max_position_embeddings": 40,
+}
+DINOV3 = {**BACKBONES, "vision_config.intermediate_size": 80}
+DINOV2 = {**BACKBONES, "vision_config.mlp_ratio": 2}
 
 
 @dataclass(frozen=True)
@@ -119,6 +134,52 @@ CASES = {
             cameras=(Camera("top", 50, 70),),
             sizes=sized(backbone="resnet34"),
             settings={**TEXT, **RANGES, "use_film": False},
+        ),
+        "open the drawer",
+    ),
+    "turbovla_two_cameras": Case(
+        "turbovla",
+        Options(seed=31, cameras=TWO, sizes=sized(decoder_layers=2), settings=DINOV3),
+        "Put the tape into the box.",
+    ),
+    "turbovla_three_cameras": Case(
+        "turbovla_so101",
+        Options(
+            seed=32,
+            cameras=THREE,
+            state_dim=14,
+            action_dim=14,
+            sizes=sized(chunk_size=7),
+            settings={
+                **DINOV3,
+                **RANGES,
+                "max_language_tokens": 12,
+                "feedforward_activation": "gelu",
+                "vision_config.use_gated_mlp": True,
+                "vision_config.hidden_act": "silu",
+            },
+        ),
+        "pick up the small red cube between the two bowls and then place it carefully on the plate",
+    ),
+    "turbovla_before_norm": Case(
+        "turbovla",
+        Options(
+            seed=33,
+            cameras=(Camera("top", 64, 64),),
+            state_dim=0,
+            dtype="bf16",
+            sizes=SMALL,
+            settings={**DINOV3, "vision_hidden_state": "before_norm"},
+        ),
+        "",
+    ),
+    "turbovla_dinov2": Case(
+        "turbovla",
+        Options(
+            seed=34,
+            cameras=(Camera("top", 50, 70),),
+            sizes=sized(backbone="dinov2"),
+            settings={**DINOV2, "vision_config.image_size": 112, "normalization_mapping.VISUAL": "MEAN_STD"},
         ),
         "open the drawer",
     ),

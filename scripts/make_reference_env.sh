@@ -14,6 +14,8 @@ target=$1
 base=${2:-python3}
 lerobot=0.6.1
 torchvision=0.28.0
+turbovla=0.1.3
+turbovla_so101=0.2.0
 
 step() { printf '%s reference environment: %s\n' "$(date +%T)" "$1"; }
 
@@ -27,14 +29,15 @@ step "PyTorch and the packages that the references import"
 pip install -r "$root/scripts/requirements-reference.txt" -r "$root/scripts/requirements-run.txt" \
   -r "$root/scripts/requirements-test.txt"
 
-step "torchvision $torchvision and LeRobot $lerobot, without the rest of what they ask for"
+step "torchvision $torchvision, LeRobot $lerobot and its policies, without the rest of what they ask for"
 # Their own requirements would replace this PyTorch, or add drivers of cameras and motors.
 pip install --no-deps "torchvision==$torchvision"
 wheels=$(mktemp -d)
 trap 'rm -rf "$wheels"' EXIT
-# The wheel says Python 3.12; the next step makes its source fit an older one.
-pip download --no-deps --only-binary=:all: --python-version 3.12 --dest "$wheels" "lerobot==$lerobot"
-pip install --no-deps --ignore-requires-python "$wheels"/lerobot-*.whl
+# The wheels say Python 3.12; the next step makes their source fit an older one.
+pip download --no-deps --only-binary=:all: --python-version 3.12 --dest "$wheels" "lerobot==$lerobot" \
+  "lerobot-policy-turbovla==$turbovla" "lerobot-policy-turbovla-so101==$turbovla_so101"
+pip install --no-deps --ignore-requires-python "$wheels"/lerobot*.whl
 "$python" "$root/scripts/fit_reference_packages.py"
 
 step "this package with its engine"

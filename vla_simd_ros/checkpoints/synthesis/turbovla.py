@@ -29,6 +29,7 @@ _SIZE_FIELDS = {
     "backbone": "vision_config.model_type",
 }
 _VISION, _TEXT = "vision_config", "text_config"
+_HIDDEN_STATE = "vision_hidden_state"
 _VISION_FOLDER = "vision_encoder"
 _BACKBONES = {"dinov3_vit": (DINOV3_BASE, add_dinov3), "dinov2": (DINOV2_BASE, add_dinov2)}
 _PLACE_DEVIATION = 0.5
@@ -54,6 +55,9 @@ def turbovla_so101_recipe(options: Options) -> Recipe:
 def _recipe(policy: str, own: dict[str, Any], options: Options) -> Recipe:
     config = {**_config(policy, options), **own}
     apply_options(config, _SIZE_FIELDS, policy, options)
+    if config[_HIDDEN_STATE] is None:
+        # LeRobot's own packages know no other than theirs, and refuse a field of this name.
+        del config[_HIDDEN_STATE]
     vision, text = config.pop(_VISION), config.pop(_TEXT)
     _finish(config, vision, text, options)
     files = {
@@ -107,6 +111,7 @@ def _config(policy: str, options: Options) -> dict[str, Any]:
         "scheduler_warmup_steps": 10_000,
         "scheduler_decay_steps": 80_000,
         "scheduler_decay_lr": 5e-7,
+        _HIDDEN_STATE: None,
         _VISION: dict(_vision_base(options)),
         _TEXT: dict(BASE),
     }
