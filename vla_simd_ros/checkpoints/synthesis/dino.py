@@ -36,9 +36,7 @@ def add_dinov3(make: WeightMaker, prefix: str, config: dict[str, Any]) -> None:
     """Add tokens, patch embedding, layers and final norm under ``prefix``."""
     width, hidden = config["hidden_size"], config["intermediate_size"]
     _add_tokens(make, prefix, ("cls_token", "mask_token"), (1, 1, width))
-    if config["num_register_tokens"]:
-        registers = (1, config["num_register_tokens"], width)
-        _add_tokens(make, prefix, ("register_tokens",), registers)
+    _add_tokens(make, prefix, ("register_tokens",), (1, config["num_register_tokens"], width))
     _add_patches(make, f"{prefix}.embeddings.patch_embeddings", config)
     for index in range(config["num_hidden_layers"]):
         layer = f"{prefix}.model.layer.{index}"
