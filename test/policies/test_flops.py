@@ -20,13 +20,16 @@ from vla_simd_ros.graph.ir import Array, Graph, Lifetime
 from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
+from vla_simd_ros.policies.turbovla import TurboVlaPolicy
 
 BLOCK = "model.text.model.encoder.block.{}.layer."
-T5_SMALL = {
+# What is looked up to find out the sizes of networks, or the names of their weights.
+LOOKED_UP = {
     "model.text.model.shared.weight": (32128, 512),
     BLOCK.format(0) + "0.SelfAttention.relative_attention_bias.weight": (32, 8),
     **{BLOCK.format(i) + "0.SelfAttention.q.weight": (512, 512) for i in range(6)},
     BLOCK.format(0) + "1.DenseReluDense.wi.weight": (2048, 512),
+    "model.vision_encoder.model.layer.0.norm1.weight": (768,),
 }
 
 
@@ -34,7 +37,7 @@ class Hollow(Mapping[str, Array]):
     """Weights of the shapes asked for, all of them the same zero."""
 
     def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        return expected or T5_SMALL[name]
+        return expected or LOOKED_UP[name]
 
     def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
         return np.broadcast_to(np.float32(0), self.shape(name, shape))
@@ -43,10 +46,10 @@ class Hollow(Mapping[str, Array]):
         return self.tensor(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(T5_SMALL)
+        return iter(LOOKED_UP)
 
     def __len__(self) -> int:
-        return len(T5_SMALL)
+        return len(LOOKED_UP)
 
 
 @dataclass
@@ -124,6 +127,20 @@ def test_a_diffusion_step_is_its_convolutions() -> None:
     products = down + coarse + up + 64 * (5 * 512**2 + 512 * 2)
     assert gigaflops(graph, Lifetime.STEP) == pytest.approx(2 * products / 1e9, rel=2e-3)
     assert gigaflops(graph, Lifetime.STEP) == pytest.approx(9.3, abs=0.05)
+
+
+def test_turbovla_is_its_vision_encoder() -> None:
+    """A multiply-add for each weight and token, and attention within 201 tokens of each view."""
+    graph = TurboVlaPolicy(hollow_checkpoint("turbovla", 480, 640, 6, 6)).build(12)
+    views, tokens, width = 2, 1 + 4 + 14 * 14, 768
+    patches = 14 * 14 * width * 3 * 16 * 16
+    layers = 12 * (tokens * 12 * width**2 + 2 * tokens**2 * width)
+    vision = 2 * views * (patches + layers) / 1e9
+    rows = 1 + views * 14 * 14 + 12
+    trunk = 2 * 6 * rows * (4 * 256**2 + 2 * 256 * 1024) / 1e9
+    assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(vision + trunk, rel=0.02)
+    assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(76.5, abs=0.1)
+    assert gigaflops(graph, Lifetime.EPISODE) == pytest.approx(2 * 12 * 12 * 12 * width**2 / 1e9, rel=0.02)
 
 
 def test_libero_views_give_128_visual_tokens() -> None:

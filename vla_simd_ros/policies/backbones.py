@@ -46,6 +46,10 @@ _PUBLISHED: dict[str, dict[str, Any]] = {
 _PUBLISHED |= {
     name.partition("/")[2]: fields for name, fields in _PUBLISHED.items() if name.startswith("google-bert/")
 }
+_DEFAULTS = {
+    "vision_backbone": "facebook/dinov3-vitb16-pretrain-lvd1689m",
+    "language_backbone": "google-bert/bert-base-uncased",
+}
 
 
 def stated_beside(checkpoint: Checkpoint, folder: str) -> Stated | None:
@@ -53,9 +57,15 @@ def stated_beside(checkpoint: Checkpoint, folder: str) -> Stated | None:
     return _read(checkpoint.folder / folder / CONFIG)
 
 
+def backbone_name(checkpoint: Checkpoint, field: str) -> str:
+    """The name in ``field`` of config.json."""
+    name: str = checkpoint.option(field, str, _DEFAULTS[field])
+    return name
+
+
 def stated_by_name(checkpoint: Checkpoint, field: str) -> Stated | None:
     """The configuration of the backbone that ``field`` of config.json names, a folder or a published one."""
-    name: str = checkpoint.option(field, str)
+    name = backbone_name(checkpoint, field)
     found = _read(Path(name) / CONFIG)
     if found is None and name in _PUBLISHED:
         return Stated(_PUBLISHED[name], f"{field} '{name}'")
@@ -64,9 +74,10 @@ def stated_by_name(checkpoint: Checkpoint, field: str) -> Stated | None:
 
 def unknown_backbone(checkpoint: Checkpoint, field: str, folder: str) -> CheckpointError:
     """The error of a backbone of which nothing is known but its weights."""
+    name = backbone_name(checkpoint, field)
     return CheckpointError(
-        f"{checkpoint.folder / CONFIG}: {field} is '{checkpoint.option(field, str)}', neither a folder nor a "
-        f"model known here: put the {CONFIG} of that backbone into {checkpoint.folder / folder}"
+        f"{checkpoint.folder / CONFIG}: {field} is '{name}', neither a folder nor a model known here: "
+        f"put the {CONFIG} of that backbone into {checkpoint.folder / folder}"
     )
 
 
