@@ -1,0 +1,106 @@
+"""Cutting a compiled policy in two at a block boundary, for two executors that work one after the other.
+
+The cut goes through the query program: the *prefix* computes the blocks up to the cut, the *suffix* the
+others and all solver steps. What the instruction sets is computed on either side as far as that side reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vla_simd_ros.graph.errors import GraphError
+from vla_simd_ros.graph.ir import Graph, Lifetime, Op, Tensor
+from vla_simd_ros.graph.passes.dead_code import eliminate_dead_code
+from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES, CompiledPolicy
+from vla_simd_ros.graph.split import split_program
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Both sides of a cut, each a policy that any executor loads.
+
+    The query program of ``prefix`` has the tensors of ``boundary`` as outputs, that of ``suffix`` has them
+    as inputs, each under its own name. Results of the policy stay with the side that computes them.
+    ``blocks`` are the query program's blocks on either side, in order.
+    """
+
+    prefix: CompiledPolicy
+    suffix: CompiledPolicy
+    boundary: tuple[Tensor, ...]
+    blocks: tuple[tuple[str, ...], tuple[str, ...]]
+
+    @property
+    def boundary_bytes(self) -> int:
+        """What crosses the cut in every query."""
+        return sum(tensor.nbytes for tensor in self.boundary)
+
+
+def query_blocks(compiled: CompiledPolicy) -> tuple[str, ...]:
+    """The blocks of the query program, in the order in which a cut separates them."""
+    return tuple(dict.fromkeys(_stages(compiled.programs[Lifetime.QUERY].ops)))
+
+
+def partition(compiled: CompiledPolicy, after: str) -> Partition:
+    """Cut ``compiled`` after the block ``after``.
+
+    Raises GraphError where the query program has no such block, or nothing comes after it.
+    """
+    query = compiled.programs[Lifetime.QUERY]
+    blocks = query_blocks(compiled)
+    if after not in blocks[:-1]:
+        expected = ", ".join(blocks[:-1]) or "a policy of more than one block"
+        raise GraphError(f"the query program cannot be cut after '{after}', expected one of: {expected}")
+    first = blocks[: blocks.index(after) + 1]
+    stages = _stages(query.ops)
+    before = [op for op, stage in zip(query.ops, stages, strict=True) if stage in first]
+    behind = [op for op, stage in zip(query.ops, stages, strict=True) if stage not in first]
+    boundary = _crossing(before, [*behind, *compiled.programs[Lifetime.STEP].ops])
+    computed = {op.output for op in before}
+    early = {name: t for name, t in compiled.outputs.items() if t in computed}
+    late = {name: t for name, t in compiled.outputs.items() if t not in computed}
+    return Partition(
+        prefix=_side(compiled, before, (), {t.name: t for t in boundary} | early),
+        suffix=_side(compiled, behind, boundary, late),
+        boundary=boundary,
+        blocks=(first, blocks[len(first) :]),
+    )
+
+
+def _stages(ops: Sequence[Op]) -> list[str]:
+    """For each operation the block that it can be computed with: its own, or a later one that it depends on.
+
+    Some blocks come up more than once, before and after others that lie between (the tokens of several
+    cameras); an operation that needs a later block's result belongs behind it.
+    """
+    order: dict[str, int] = {}
+    for op in ops:
+        order.setdefault(op.block, len(order))
+    names = list(order)
+    stage: dict[Tensor, int] = {}
+    for op in ops:
+        stage[op.output] = max([order[op.block], *(stage[t] for t in op.operands() if t in stage)])
+    return [names[stage[op.output]] for op in ops]
+
+
+def _crossing(before: Sequence[Op], behind: Sequence[Op]) -> tuple[Tensor, ...]:
+    computed = {op.output for op in before}
+    return tuple(dict.fromkeys(t for op in behind for t in op.operands() if t in computed))
+
+
+def _side(
+    compiled: CompiledPolicy, query: Sequence[Op], given: Sequence[Tensor], outputs: dict[str, Tensor]
+) -> CompiledPolicy:
+    """The policy of the query operations ``query``, with ``given`` among its inputs."""
+    episode, step = (compiled.programs[lifetime].ops for lifetime in (Lifetime.EPISODE, Lifetime.STEP))
+    inputs = {**compiled.inputs, **{tensor.name: tensor for tensor in given}}
+    graph = eliminate_dead_code(Graph(inputs, dict(compiled.constants), [*episode, *query, *step], outputs))
+    read = {t for op in graph.ops for t in op.operands()} | set(outputs.values())
+    graph.inputs = {name: tensor for name, tensor in inputs.items() if tensor in read}
+    return CompiledPolicy(
+        programs={lifetime: split_program(graph, lifetime) for lifetime in RUNTIME_LIFETIMES},
+        process=compiled.process,
+        constants=graph.constants,
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+    )
