@@ -1,7 +1,8 @@
 """Cutting a compiled policy in two at a block boundary, for two executors that work one after the other.
 
 The cut goes through the query program: the *prefix* computes the blocks up to the cut, the *suffix* the
-others and all solver steps. What the instruction sets is computed on either side as far as that side reads it.
+others and all solver steps. What the instruction sets is computed on either side as far as that side reads
+it.
 """
 
 from __future__ import annotations
