@@ -41,7 +41,7 @@ class UNet:
     def build(self, b: Builder, rows: Tensor, conditions: Tensor) -> Tensor:
         """``conditions`` come activated, as every block would activate them."""
         length, outputs = rows.shape
-        with b.block("unet.down.0"):
+        with b.block("unet.down.0.0"):
             x = b.reshape(rows, (1, length, outputs), name="rows")
         x, skipped = self._down(b, x, conditions)
         for index in range(2):
