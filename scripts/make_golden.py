@@ -45,6 +45,24 @@ TEXT = {
     "text_config.num_heads": 4,
     "text_config.vocab_size": 640,
 }
+VLM = {
+    "resize_imgs_with_padding": [64, 64],
+    "num_vlm_layers": 4,
+    "expert_width_multiplier": 0.5,
+    "vlm.scale_factor": 2,
+    "vlm.text_config.hidden_size": 48,
+    "vlm.text_config.intermediate_size": 64,
+    "vlm.text_config.num_attention_heads": 6,
+    "vlm.text_config.num_key_value_heads": 2,
+    "vlm.text_config.head_dim": 8,
+    "vlm.text_config.vocab_size": 600,
+    "vlm.vision_config.hidden_size": 24,
+    "vlm.vision_config.intermediate_size": 40,
+    "vlm.vision_config.num_hidden_layers": 2,
+    "vlm.vision_config.num_attention_heads": 3,
+    "vlm.vision_config.image_size": 64,
+    "vlm.vision_config.patch_size": 8,
+}
 RANGES = {
     "normalization_mapping.STATE": "MIN_MAX",
     "normalization_mapping.ACTION": "QUANTILES",
@@ -182,6 +200,33 @@ CASES = {
             settings={**DINOV2, "vision_config.image_size": 112, "normalization_mapping.VISUAL": "MEAN_STD"},
         ),
         "open the drawer",
+    ),
+    "smolvla_two_cameras": Case(
+        "smolvla",
+        Options(seed=51, cameras=TWO, sizes={"chunk_size": 10}, settings=VLM),
+        "Put the tape into the box.",
+    ),
+    "smolvla_three_cameras": Case(
+        "smolvla",
+        Options(
+            seed=52,
+            cameras=THREE,
+            state_dim=14,
+            action_dim=14,
+            dtype="bf16",
+            sizes={"chunk_size": 7},
+            settings={
+                **VLM,
+                "resize_imgs_with_padding": [48, 48],
+                "self_attn_every_n_layers": 3,
+                "add_image_special_tokens": True,
+                "tokenizer_max_length": 9,
+                "normalization_mapping.STATE": "MIN_MAX",
+                "normalization_mapping.ACTION": "QUANTILES",
+            },
+        ),
+        "pick up the small red cube and place it on the plate\n",
+        num_steps=4,
     ),
 }
 

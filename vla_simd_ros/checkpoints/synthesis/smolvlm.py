@@ -89,11 +89,12 @@ def check_smolvlm_config(config: dict[str, Any]) -> None:
             f"vlm.text_config: {text['num_attention_heads']} heads of {text['head_dim']} with "
             f"{text['num_key_value_heads']} for keys, expected a multiple of these, of an even width"
         )
-    if vision["hidden_size"] % vision["num_attention_heads"]:
-        raise OptionError(
-            f"vlm.vision_config.hidden_size is {vision['hidden_size']}, expected a multiple of "
-            f"{vision['num_attention_heads']} heads"
-        )
+    for part, sizes in (("text_config", text), ("vision_config", vision)):
+        if sizes["hidden_size"] % sizes["num_attention_heads"]:
+            raise OptionError(
+                f"vlm.{part}.hidden_size is {sizes['hidden_size']}, expected a multiple of "
+                f"{sizes['num_attention_heads']} heads"
+            )
 
 
 def processor_files() -> dict[str, Any]:
