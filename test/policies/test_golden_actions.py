@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.measure import allowed, bound_with, distance
 from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
 from vla_simd_ros.inference import Observation
+from vla_simd_ros.policies.blocks import siglip
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILES = sorted(GOLDEN.glob("*.npz"))
@@ -31,6 +32,7 @@ FLOAT64_BOUND = 2e-7
 @dataclass(frozen=True)
 class Golden:
     checkpoint: Checkpoint
+    instruction: str
     policy: InstructedPolicy
     cases: list[Case]
     single: np.ndarray
@@ -51,7 +53,14 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     checkpoint = load_checkpoint(folder)
     policy = instruct(checkpoint, recipe["instruction"])
     cases = _cases(data, recipe.get("num_steps"))
-    yield Golden(checkpoint, policy, cases, data["actions_float32"], data["actions_float64"])
+    yield Golden(
+        checkpoint,
+        recipe["instruction"],
+        policy,
+        cases,
+        data["actions_float32"],
+        data["actions_float64"],
+    )
     (folder / "model.safetensors").unlink()
 
 
@@ -72,6 +81,7 @@ def test_every_policy_has_golden_files() -> None:
     assert {json.loads(str(np.load(path)["recipe"]))["policy"] for path in FILES} >= {
         "act",
         "impact",
+        "smolvla",
         "turbovla",
         "turbovla_so101",
     }
@@ -107,3 +117,21 @@ def test_observations_tell_the_actions_apart(golden: Golden) -> None:
     first, second = golden.double
 
     assert distance(first, second).relative > 1e-3
+
+
+@pytest.mark.parametrize("golden", [GOLDEN / "smolvla_two_cameras.npz"], indirect=True)
+def test_one_position_off_is_noticed(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row of an image's patches with the positions of the row before: what a coordinate that is rounded
+    otherwise does."""
+    right = siglip.position_indices
+
+    def off(count: int, grid: int, half: bool) -> np.ndarray:
+        indices = right(count, grid, half).copy()
+        indices[count // 2] -= 1
+        return indices
+
+    monkeypatch.setattr(siglip, "position_indices", off)
+    policy = instruct(golden.checkpoint, golden.instruction)
+    actions = replace(golden, policy=policy).run(SimdExecutor(threads=1))
+    bound = allowed(distance(golden.single, golden.double).relative, bound_with("exact", iterates=True))
+    assert distance(actions, golden.double).relative > 100 * bound

@@ -56,22 +56,33 @@ class LeRobotSmolVla:
                 },
             )
 
+    def token_ids(self, case: Case) -> list[int]:
+        """The instruction as LeRobot's tokenizer writes it."""
+        ids: list[int] = self._prepared(case)["observation.language.tokens"][0].tolist()
+        return ids
+
     def predict(self, case: Case) -> Array:
         """Actions ``[chunk, A]`` in robot units."""
+        torch = self._torch
+        self._policy.config.num_steps = case.num_steps
+        noise = torch.from_numpy(case.noise)[None].to(self._dtype)
+        with _in_float64() if self._dtype is torch.float64 else contextlib.nullcontext():
+            prepared = self._prepared(case)
+            guidance = self._guidance(case.prefix, prepared.get("action"))
+            chunk = self._policy.predict_action_chunk(prepared, noise=noise, **guidance)
+            actions: Array = self._after(chunk)[0].numpy()
+        return actions
+
+    def _prepared(self, case: Case) -> dict[str, Any]:
+        """What LeRobot makes of a raw observation, and of the rows of a previous chunk."""
         torch, observation = self._torch, case.observation
         batch: dict[str, Any] = {self._cameras[n].name: self._frame(x) for n, x in observation.images.items()}
         batch["observation.state"] = torch.from_numpy(observation.state).to(self._dtype)
         batch["task"] = self._instruction
         if case.prefix is not None:
             batch["action"] = torch.from_numpy(np.asarray(case.prefix.actions)).to(self._dtype)
-        self._policy.config.num_steps = case.num_steps
-        noise = torch.from_numpy(case.noise)[None].to(self._dtype)
-        with _in_float64() if self._dtype is torch.float64 else contextlib.nullcontext():
-            prepared = self._before(batch)
-            guidance = self._guidance(case.prefix, prepared.get("action"))
-            chunk = self._policy.predict_action_chunk(prepared, noise=noise, **guidance)
-            actions: Array = self._after(chunk)[0].numpy()
-        return actions
+        prepared: dict[str, Any] = self._before(batch)
+        return prepared
 
     def _guidance(self, prefix: Prefix | None, normalized: Any) -> dict[str, Any]:
         """Arguments of a query that continues the previous chunk, whose rows are ``normalized``."""
