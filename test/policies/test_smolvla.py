@@ -177,6 +177,7 @@ def test_a_frozen_prefix_comes_back(checkpoint: Open) -> None:
 
 
 def test_cameras_that_are_empty_are_left_out(checkpoint: Open) -> None:
+    """LeRobot shows the policy black images of them, which nothing attends to."""
     empty = Camera("empty_camera_0", 480, 640)
     policy = SmolVlaPolicy(checkpoint("smolvla", cameras=(*ONE, empty), settings={"empty_cameras": 1}))
     assert list(policy.spec.cameras) == ["front"]

@@ -23,6 +23,7 @@ TEXT_ENCODER_FOLDER = "text_encoder"
 DEFAULT_MAX_TOKENS = 32
 # The fields that policies keep the longest instruction in, and that of the text encoder's own folder.
 _TOKEN_LIMITS = ("tokenizer_max_length", "max_language_tokens")
+_EMPTY_CAMERA = "observation.images.empty_camera_"
 _NAMED_MODELS = ("language_backbone", "vlm_model_name")
 
 
@@ -62,10 +63,14 @@ class Checkpoint:
     def cameras(self) -> dict[str, Feature]:
         """The image inputs by camera name, in the policy's order.
 
-        A camera that the preprocessor renames has the robot's name, not its feature's.
+        A camera that the preprocessor renames has the robot's name, not its feature's. Empty cameras, which
+        stand for views that the policy was trained without, are none.
         """
+        empty = {f"{_EMPTY_CAMERA}{index}" for index in range(self.option("empty_cameras", int, 0))}
         robot_keys = {new: old for old, new in self.rename_map.items()}
-        images = (f for f in self.features_in.values() if f.kind is FeatureKind.VISUAL)
+        images = (
+            f for f in self.features_in.values() if f.kind is FeatureKind.VISUAL and f.name not in empty
+        )
         return {camera_name(robot_keys.get(feature.name, feature.name)): feature for feature in images}
 
     def option(self, name: str, kind: builtins.type, default: Any = None) -> Any:

@@ -20,7 +20,6 @@ from vla_simd_ros.policies.config_fields import (
 )
 from vla_simd_ros.policies.smolvla_sizes import Sizes
 
-_EMPTY_CAMERA = "observation.images.empty_camera_"
 _IMAGE_SIDE = 512
 _MAX_TOKENS = 48
 
@@ -91,7 +90,7 @@ def read_smolvla_config(checkpoint: Checkpoint) -> SmolVlaConfig:
     text, vision = sizes.text(), sizes.vision()
     chunk_size = positive(checkpoint, "chunk_size", 50)
     config = SmolVlaConfig(
-        cameras=_cameras(checkpoint),
+        cameras=checkpoint.cameras,
         state=state,
         action=action_feature(checkpoint),
         chunk_size=chunk_size,
@@ -119,21 +118,12 @@ def _check_supported(checkpoint: Checkpoint) -> None:
     for name in ("adapt_to_pi_aloha", "use_delta_joint_actions_aloha"):
         if checkpoint.option(name, bool, False):
             raise misfit(checkpoint, name, "true", "false")
+    if not checkpoint.cameras:
+        raise misfit(checkpoint, "input_features", list(checkpoint.features_in), "a camera among them")
+    check_cameras(checkpoint)
     steps = checkpoint.option("n_obs_steps", int, 1)
     if steps != 1:
         raise misfit(checkpoint, "n_obs_steps", steps, "1")
-
-
-def _cameras(checkpoint: Checkpoint) -> dict[str, Feature]:
-    """The cameras that a robot has: empty ones stand for views that the policy was not trained with, and
-    nothing attends to them."""
-    count = checkpoint.option("empty_cameras", int, 0)
-    empty = {f"{_EMPTY_CAMERA}{index}" for index in range(count)}
-    cameras = {name: feature for name, feature in checkpoint.cameras.items() if feature.name not in empty}
-    if not cameras:
-        raise misfit(checkpoint, "input_features", list(checkpoint.features_in), "a camera")
-    check_cameras(checkpoint)
-    return cameras
 
 
 def _image_size(checkpoint: Checkpoint) -> tuple[int, int] | None:
