@@ -16,6 +16,7 @@ _COMMANDS = {
     "inspect": ("inspect_cmd", "print the programs of a checkpoint's policy"),
     "check": ("check_cmd", "compare the engine's actions with a reference implementation"),
     "make-checkpoint": ("make_checkpoint_cmd", "write a random checkpoint in the format of a trained one"),
+    "convert": ("convert_cmd", "rewrite a checkpoint of another project's layout"),
     "bench": ("bench_cmd", "measure latency, beside other runtimes on request"),
     "tune": ("tune_cmd", "choose what is fastest on this processor"),
     "supply": ("supply_cmd", "predict whether a policy keeps a controller supplied with actions"),
@@ -37,6 +38,7 @@ _EXTRAS = {
     "rosbags": "report",
     "grpc": "server",
     "google": "server",
+    "msgpack": "convert",
 }
 # Modules that every installation should have.
 _REQUIRED = ("numpy", "safetensors", "tokenizers", "cv2")
