@@ -63,6 +63,15 @@ VLM = {
     "vlm.vision_config.image_size": 64,
     "vlm.vision_config.patch_size": 8,
 }
+OCTO_SIZES = {"dim_model": 48, "heads": 4, "feedforward": 96, "encoder_layers": 3, "chunk_size": 4}
+OCTO = {
+    **TEXT,
+    "stem_channels": [32, 32, 64, 32],
+    "stem_width": 40,
+    "time_dim": 16,
+    "head_width": 64,
+    "head_blocks": 2,
+}
 RANGES = {
     "normalization_mapping.STATE": "MIN_MAX",
     "normalization_mapping.ACTION": "QUANTILES",
@@ -200,6 +209,37 @@ CASES = {
             settings={**DINOV2, "vision_config.image_size": 112, "normalization_mapping.VISUAL": "MEAN_STD"},
         ),
         "open the drawer",
+    ),
+    "octo_two_cameras": Case(
+        "octo",
+        Options(
+            seed=61,
+            cameras=(Camera("primary", 64, 80), Camera("wrist", 32, 32)),
+            action_dim=7,
+            sizes=OCTO_SIZES,
+            settings=OCTO,
+        ),
+        "Put the tape into the box.",
+    ),
+    "octo_first_release": Case(
+        "octo",
+        Options(
+            seed=62,
+            cameras=(Camera("primary", 96, 64),),
+            action_dim=5,
+            sizes=OCTO_SIZES,
+            settings={
+                **OCTO,
+                "use_correct_attention": False,
+                "repeat_task_tokens": False,
+                "n_readouts": 2,
+                "n_obs_steps": 3,
+                "patch_size": 32,
+                "sees_goal": False,
+                "normalization_mapping.ACTION": "QUANTILES",
+            },
+        ),
+        "pick up the small red cube between the two bowls and then place it carefully on the plate",
     ),
     "smolvla_two_cameras": Case(
         "smolvla",

@@ -27,6 +27,8 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 FILES = sorted(GOLDEN.glob("*.npz"))
 # Only the rounding of folded constants separates the float64 executor from the float64 reference.
 FLOAT64_BOUND = 2e-7
+# What is left of a rounding may grow from step to step of a policy that iterates.
+ITERATING_FLOAT64_BOUND = 5e-7
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def test_every_policy_has_golden_files() -> None:
     assert {json.loads(str(np.load(path)["recipe"]))["policy"] for path in FILES} >= {
         "act",
         "impact",
+        "octo",
         "smolvla",
         "turbovla",
         "turbovla_so101",
@@ -109,7 +112,9 @@ def test_engine_gives_the_same_bits_on_two_threads(golden: Golden) -> None:
 def test_float64_programs_give_the_float64_reference_actions(golden: Golden) -> None:
     actions = golden.run(ReferenceExecutor(np.float64))
 
-    assert distance(actions, golden.double).relative <= FLOAT64_BOUND
+    iterating = golden.cases[0].num_steps is not None
+    bound = ITERATING_FLOAT64_BOUND if iterating else FLOAT64_BOUND
+    assert distance(actions, golden.double).relative <= bound
 
 
 def test_observations_tell_the_actions_apart(golden: Golden) -> None:
