@@ -31,7 +31,7 @@ std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const s
 }
 
 std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, int64_t winograd_side, int64_t kernel,
-                                    int64_t stride, bool bf16_where_exact) {
+                                    int64_t stride, bool rows, bool bf16_where_exact) {
   if (weights.ndim() != 2) {
     throw std::invalid_argument("weights: got " + std::to_string(weights.ndim()) + " dimensions, expected [n, k]");
   }
@@ -39,9 +39,8 @@ std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, 
   const int64_t n = weights.shape(0);
   const int64_t k = weights.shape(1);
   const py::gil_scoped_release release;
-  const WeightFormat format = bf16_where_exact ? WeightFormat::kBf16WhereExact : WeightFormat::kF32;
-  const WinogradForm form{winograd_side, kernel, stride};
-  return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, form, format));
+  const WeightForm form{{winograd_side, kernel, stride}, rows, bf16_where_exact};
+  return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, form));
 }
 
 std::shared_ptr<Int8Weights> pack_int8(Engine& engine, const FloatMatrix& weights, int64_t runs) {
@@ -67,6 +66,7 @@ void register_engine(py::module_& module) {
       .def_property_readonly("n", &PackedWeights::n)
       .def_property_readonly("k", &PackedWeights::k)
       .def_property_readonly("winograd_side", [](const PackedWeights& weights) { return weights.winograd().side; })
+      .def_property_readonly("rows", &PackedWeights::rows)
       .def_property_readonly("bf16", &PackedWeights::bf16)
       .def_property_readonly("bytes", &PackedWeights::bytes);
 
@@ -96,9 +96,10 @@ void register_engine(py::module_& module) {
         return std::make_pair(engine.kernels().tile_rows, engine.kernels().tile_cols);
       })
       .def("pack", &pack, py::arg("weights"), py::arg("winograd_side") = 0, py::arg("kernel") = 3,
-           py::arg("stride") = 1, py::arg("bf16_where_exact") = false,
-           "Packs weights [n, k] of float32; with a side of Winograd's tiles, filters of side `kernel` for that method. "
-           "Those of a linear layer can be kept in bf16, in half the memory, where all of them are such values.")
+           py::arg("stride") = 1, py::arg("rows") = false, py::arg("bf16_where_exact") = false,
+           "Packs weights [n, k] of float32; with a side of Winograd's tiles, filters of side `kernel` for that method; "
+           "with `rows`, those of a linear layer to be read row by row. They can be kept in bf16, in half the memory, "
+           "where all of them are such values.")
       .def_property_readonly("int8_tile", [](const Engine& engine) {
         return std::make_pair(engine.int8_kernels().tile_rows, engine.int8_kernels().tile_cols);
       })

@@ -47,13 +47,6 @@ class Builder {
     std::visit([&](const auto& packed) { builder_.linear(label, x, packed, y, epilogue); }, weights);
   }
 
-  void linear_rows(const std::string& label, const Operand& x, const Operand& weights, const Operand& y,
-                   const OptionalView& bias, const OptionalView& residual, const std::string& activation,
-                   const OptionalView& gamma, const OptionalView& beta) {
-    const EpilogueOperands epilogue{bias, residual, parse_activation(label, activation), gamma, beta};
-    builder_.linear_rows(label, x, weights, y, epilogue);
-  }
-
   void conv2d(const std::string& label, const Operand& x, const Size& in, const Weights& weights, const Size& kernel,
               int64_t stride, int64_t padding, int64_t dilation, const Operand& y, const Size& out,
               const OptionalView& bias, const OptionalView& residual, const std::string& activation,
@@ -169,8 +162,6 @@ void register_builder(py::module_& module) {
                       "Collects operations; every method raises ProgramError for one that would not be safe to run.")
       .def(py::init<std::shared_ptr<Engine>, std::shared_ptr<Arena>>(), arg("engine"), arg("arena"))
       .def("linear", &Builder::linear, arg("label"), arg("x"), arg("weights"), arg("y"), arg("bias") = none,
-           arg("residual") = none, arg("activation") = "none", arg("gamma") = none, arg("beta") = none)
-      .def("linear_rows", &Builder::linear_rows, arg("label"), arg("x"), arg("weights"), arg("y"), arg("bias") = none,
            arg("residual") = none, arg("activation") = "none", arg("gamma") = none, arg("beta") = none)
       .def("conv2d", &Builder::conv2d, arg("label"), arg("x"), arg("in_size"), arg("weights"), arg("kernel"),
            arg("stride"), arg("padding"), arg("dilation"), arg("y"), arg("out_size"), arg("bias") = none,

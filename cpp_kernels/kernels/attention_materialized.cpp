@@ -1,7 +1,6 @@
 // Attention in three steps over a matrix of all scores in memory: the product of queries and keys, a softmax of its
 // rows, and the product with V. Both products are those of a linear layer, of which K or V are the weights.
 #include "kernels/attention_pack.hpp"
-#include "kernels/panel_product.hpp"
 #include "kernels/softmax.hpp"
 #include "kernels/table.hpp"
 
@@ -31,7 +30,7 @@ void attention_scores(const AttentionArgs& a, int64_t head, Range queries, const
   product.m = a.queries;
   product.n = a.keys;
   product.k = a.head_dim;
-  panel_product(product, queries, {0, ceil_div(a.keys, kTileCols)});
+  linear(product, queries, {0, ceil_div(a.keys, kTileCols)});
 }
 
 void attention_softmax(const AttentionArgs& a, int64_t head, Range queries, float* scores) {
@@ -57,7 +56,7 @@ void attention_values(const AttentionArgs& a, int64_t head, Range queries, const
   product.m = a.queries;
   product.n = a.head_dim;
   product.k = a.keys;
-  panel_product(product, queries, {0, ceil_div(a.head_dim, kTileCols)});
+  linear(product, queries, {0, ceil_div(a.head_dim, kTileCols)});
 }
 
 }  // namespace vla::VLA_ISA

@@ -65,21 +65,24 @@ struct Block {
   Range panels;
 };
 
+template <typename W>
 void panel_part(const Block& b, const Part& part, int64_t panel) {
   const Conv2dArgs& c = b.c;
+  const auto* packed = reinterpret_cast<const W*>(c.packed);
   const int64_t k = c.kernel_h * c.kernel_w * c.in_c, col = panel * kTileCols, depth = part.runs * part.run;
   TileArgs t;
   t.a_ld = c.stride * c.in_c;
   t.runs = part.runs;
   t.run = part.run;
   t.run_stride = part.run_stride;
-  t.b = c.packed + col * k + part.first_k * kTileCols;
+  const W* own = packed + col * k + part.first_k * kTileCols;
+  set_panel(t, own);
   t.y_ld = c.y_ld;
   t.cols = min_of(kTileCols, c.out_c - col);
   t.accumulate = part.first_k > 0;
   const bool last = part.first_k + depth == k;
   clear_epilogue(t);
-  const float* next = next_part(c.packed, k, b.panels, panel, part.first_k, depth);
+  const W* next = next_part(packed, k, b.panels, panel, part.first_k, depth);
   int64_t tiles_done = 0;
   for (int64_t pixel = b.pixels.begin; pixel < b.pixels.end;) {
     const int64_t row = pixel / c.out_w, x0 = pixel - row * c.out_w;
@@ -88,7 +91,7 @@ void panel_part(const Block& b, const Part& part, int64_t panel) {
     for (int64_t i = 0; i < tiles.shares; ++i) {
       const int64_t size = tiles.size(i);
       t.y = c.y + pixel * c.y_ld + col;
-      t.upcoming = upcoming_for(tiles_done++, next, depth, t.b);
+      t.upcoming = upcoming_for(tiles_done++, next, depth, own);
       if (last) set_epilogue(t, c.epilogue, pixel, col);
       run_tile(size, t);
       t.a += size * t.a_ld;
@@ -98,7 +101,8 @@ void panel_part(const Block& b, const Part& part, int64_t panel) {
 }
 
 void all_panels(const Block& b, const Part& part) {
-  for (int64_t p = b.panels.begin; p < b.panels.end; ++p) panel_part(b, part, p);
+  const auto part_of = b.c.bf16 ? panel_part<Bf16> : panel_part<float>;
+  for (int64_t p = b.panels.begin; p < b.panels.end; ++p) part_of(b, part, p);
 }
 
 // Takes k in parts of about kDepth. Runs that are short are taken several at a time, long ones in pieces.

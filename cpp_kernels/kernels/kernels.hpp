@@ -39,7 +39,8 @@ struct Epilogue {
   const float* beta = nullptr;
 };
 
-// y[m][n] = x[m][k] * w[n][k]^T, with w packed by pack_weights, or by pack_bf16 where `bf16` says so.
+// y[m][n] = x[m][k] * w[n][k]^T, with w packed in panels or, for linear_rows, as it is; where `bf16` says so its values
+// are bfloat16 ones.
 struct LinearArgs {
   const float* x = nullptr;
   int64_t x_ld = 0;
@@ -58,6 +59,7 @@ struct Conv2dArgs {
   const float* x = nullptr;
   int64_t in_h = 0, in_w = 0, in_c = 0;
   const float* packed = nullptr;
+  bool bf16 = false;  // as in LinearArgs
   float* y = nullptr;
   int64_t y_ld = 0;
   int64_t out_h = 0, out_w = 0, out_c = 0;
@@ -248,15 +250,13 @@ struct KernelTable {
   int64_t tile_cols;     // ... by nr columns, which is also the width of a packed panel
 
   // Weights are packed into ceil(n / tile_cols) panels, each zero-padded to tile_cols columns.
-  int64_t (*packed_size)(int64_t n, int64_t k);  // in floats
+  int64_t (*packed_size)(int64_t n, int64_t k);  // in values
   void (*pack_weights)(const float* w, int64_t n, int64_t k, float* packed, Range panels);
   // The same for weights that are bfloat16 values, which keep their upper halves only and are expanded in registers.
-  // The size is in halves; zero for layers of few columns, which are not kept so.
-  int64_t (*bf16_size)(int64_t n, int64_t k);
   void (*pack_bf16)(const float* w, int64_t n, int64_t k, uint16_t* packed, Range panels);
 
   void (*linear)(const LinearArgs&, Range rows, Range panels);
-  // The same for weights as they are given, [n][k], in place of packed ones. A panel is tile_cols of their rows.
+  // The same for weights [n][k] that are kept row by row in place of packed ones. A panel is tile_cols of their rows.
   void (*linear_rows)(const LinearArgs&, Range rows, Range panels);
 
   // Scratch holds one block of patches, for one thread; its size in floats.

@@ -1,12 +1,60 @@
-#include "kernels/pack.hpp"
-#include "kernels/panel_product.hpp"
+// The product of a matrix with packed panels, blocked for the caches.
 #include "kernels/table.hpp"
+#include "kernels/tile.hpp"
 
 namespace vla::VLA_ISA {
+namespace {
+
+// The part of k that is multiplied before the next panel is taken. A panel's part of this depth is read anew from the
+// second-level cache by every tile of rows, which keeps up; y is read and written less often than with shorter parts.
+constexpr int64_t kLinearDepth = 512;
+
+// Rows that pass by one part of a panel before the next is taken: their values of x over kLinearDepth stay in the
+// second-level cache for all panels.
+constexpr int64_t kBlockRows = 12 * kTileRows;
+
+// Products of `rows` with one panel over [k0, k0 + depth).
+template <typename W>
+void panel_part(const LinearArgs& g, Range rows, Range panels, int64_t panel, int64_t k0, int64_t depth) {
+  const auto* packed = reinterpret_cast<const W*>(g.packed);
+  const int64_t col = panel * kTileCols;
+  TileArgs t;
+  t.a_ld = g.x_ld;
+  t.runs = 1;
+  t.run = depth;
+  t.run_stride = 0;
+  const W* b = packed + col * g.k + k0 * kTileCols;
+  set_panel(t, b);
+  t.y_ld = g.y_ld;
+  t.cols = min_of(kTileCols, g.n - col);
+  t.accumulate = k0 > 0;
+  const bool last = k0 + depth == g.k;
+  clear_epilogue(t);
+  const W* next = next_part(packed, g.k, panels, panel, k0, depth);
+  const EvenShares tiles(rows.end - rows.begin, kTileRows);
+  t.upcoming_lines = upcoming_lines_of<W>(tiles.shares);
+  for (int64_t i = 0, row = rows.begin; i < tiles.shares; row += tiles.size(i), ++i) {
+    t.a = g.x + row * g.x_ld + k0;
+    t.y = g.y + row * g.y_ld + col;
+    t.upcoming = upcoming_for(i, next, depth, b, t.upcoming_lines);
+    if (last) set_epilogue(t, g.epilogue, row, col);
+    run_tile(tiles.size(i), t);
+  }
+}
+
+}  // namespace
 
 void linear(const LinearArgs& g, Range rows, Range panels) {
-  if (!is_narrow(g.n)) return panel_product(g, rows, panels);
-  if (panels.begin < panels.end) linear_narrow(g, rows, g.packed + panels_size(g.n, g.k));
+  const auto part = g.bf16 ? panel_part<Bf16> : panel_part<float>;
+  const EvenShares blocks(rows.end - rows.begin, g.block_rows > 0 ? g.block_rows : kBlockRows);
+  const int64_t depth = round_up(ceil_div(g.k, ceil_div(g.k, kLinearDepth)), 4);
+  for (int64_t i = 0, row = rows.begin; i < blocks.shares; row += blocks.size(i), ++i) {
+    for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
+      for (int64_t p = panels.begin; p < panels.end; ++p) {
+        part(g, {row, row + blocks.size(i)}, panels, p, k0, min_of(depth, g.k - k0));
+      }
+    }
+  }
 }
 
 }  // namespace vla::VLA_ISA

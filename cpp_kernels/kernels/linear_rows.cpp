@@ -1,71 +1,161 @@
-// A linear layer on weights as they are given: each product of a row of x and a row of w is summed along k, in the
-// lanes of one vector. Reads the weights once for every few rows of x and needs no packing, so it is for layers of
-// few rows, whose time is that of reading the weights.
+// A linear layer on weights that are kept row by row: a product of a row of x and a row of w is summed along k in the
+// lanes of one vector, for a few rows of either at a time. No columns are padded and nothing is packed, so it is for
+// layers that would leave half of a register tile's columns empty, as an action head of six or seven columns does.
 #include "kernels/table.hpp"
 #include "kernels/tile.hpp"
 
 namespace vla::VLA_ISA {
 namespace {
 
-constexpr int kDots = 4;  // rows of w at a time
+constexpr int kRows = 4;        // of x at a time, by kRowTileCols rows of w
+constexpr int kBlockRows = 16;  // whose sums are complete before what follows the product begins
 
-// Sums of the products of one row of x with kDots rows of w.
-struct Sums {
-  Vec s0 = zero(), s1 = zero(), s2 = zero(), s3 = zero();
+// One vector for each of C rows of w, as nested members for the reason that those of a tile are.
+template <int C>
+struct Columns {
+  Columns<C - 1> before;
+  Vec last;
 
-  VLA_INLINE void add(Vec x, Vec w0, Vec w1, Vec w2, Vec w3) {
-    s0 = fma(x, w0, s0);
-    s1 = fma(x, w1, s1);
-    s2 = fma(x, w2, s2);
-    s3 = fma(x, w3, s3);
+  VLA_INLINE void clear() {
+    before.clear();
+    last = zero();
   }
-  VLA_INLINE void store(float* to) const {
-    to[0] = sum(s0);
-    to[1] = sum(s1);
-    to[2] = sum(s2);
-    to[3] = sum(s3);
+  template <typename W, typename Part>
+  VLA_INLINE void load(const W* w, int64_t w_ld, Part part) {
+    before.load(w, w_ld, part);
+    last = vla::VLA_ISA::load(w + (C - 1) * w_ld, part);
+  }
+  VLA_INLINE void multiply_add(Vec x, const Columns& w) {
+    before.multiply_add(x, w.before);
+    vla::VLA_ISA::multiply_add(last, x, w.last);
+  }
+  // The I-th, or zero past the last.
+  template <int I>
+  VLA_INLINE Vec at() const {
+    if constexpr (I == C - 1) return last;
+    if constexpr (I < C - 1) return before.template at<I>();
+    return zero();
+  }
+  // to[i] = the sum of the lanes of the i-th.
+  template <int First = 0>
+  VLA_INLINE void store_sums(float* to) const {
+    if constexpr (First + 4 <= C) {
+      sums_of_four(at<First>(), at<First + 1>(), at<First + 2>(), at<First + 3>(), to + First);
+      store_sums<First + 4>(to);
+    } else if constexpr (First < C) {
+      float four[4];
+      sums_of_four(at<First>(), at<First + 1>(), at<First + 2>(), zero(), four);
+      for (int i = First; i < C; ++i) to[i] = four[i - First];
+    }
   }
 };
 
-// Two rows of x, which may be the same, with kDots rows of w.
-VLA_INLINE void dots(const float* x0, const float* x1, const float* const w[kDots], int64_t k, float* y0, float* y1) {
-  Sums a, b;
-  over_columns(k, [&](int64_t i, auto part) {
-    const Vec w0 = load(w[0] + i, part), w1 = load(w[1] + i, part);
-    const Vec w2 = load(w[2] + i, part), w3 = load(w[3] + i, part);
-    a.add(load(x0 + i, part), w0, w1, w2, w3);
-    b.add(load(x1 + i, part), w0, w1, w2, w3);
+template <>
+struct Columns<0> {
+  VLA_INLINE void clear() {}
+  template <typename W, typename Part>
+  VLA_INLINE void load(const W*, int64_t, Part) {}
+  VLA_INLINE void multiply_add(Vec, const Columns&) {}
+  template <int I>
+  VLA_INLINE Vec at() const {
+    return zero();
+  }
+};
+
+template <int R, int C>
+struct Sums {
+  Sums<R - 1, C> above;
+  Columns<C> row;
+
+  VLA_INLINE void clear() {
+    above.clear();
+    row.clear();
+  }
+  template <typename Part>
+  VLA_INLINE void multiply_add(const float* x, int64_t x_ld, const Columns<C>& w, Part part) {
+    above.multiply_add(x, x_ld, w, part);
+    row.multiply_add(load(x + (R - 1) * x_ld, part), w);
+  }
+  VLA_INLINE void store(float* to) const {
+    above.store(to);
+    row.store_sums(to + (R - 1) * kTileCols);
+  }
+};
+
+template <int C>
+struct Sums<0, C> {
+  VLA_INLINE void clear() {}
+  template <typename Part>
+  VLA_INLINE void multiply_add(const float*, int64_t, const Columns<C>&, Part) {}
+  VLA_INLINE void store(float*) const {}
+};
+
+template <typename W>
+struct RowTile {
+  const float* x;
+  int64_t x_ld;
+  const W* w;
+  int64_t k;
+  float* sums;  // [rows][kTileCols]
+};
+
+template <int R, int C, typename W>
+__attribute__((noinline)) void multiply(const RowTile<W>& t) {
+  Sums<R, C> sums;
+  sums.clear();
+  over_columns(t.k, [&](int64_t i, auto part) {
+    Columns<C> w;
+    w.load(t.w + i, t.k, part);
+    sums.multiply_add(t.x + i, t.x_ld, w, part);
   });
-  a.store(y0);
-  b.store(y1);
+  sums.store(t.sums);
 }
 
-// `count` rows of the output, one or two, in the columns of a panel.
-void panel_rows(const LinearArgs& g, int64_t row, int64_t count, int64_t panel) {
-  TileArgs t;
-  const int64_t col = panel * kTileCols;
-  t.y = g.y + row * g.y_ld + col;
-  t.y_ld = g.y_ld;
-  t.cols = min_of(kTileCols, g.n - col);
-  t.accumulate = false;
-  set_epilogue(t, g.epilogue, row, col);
-  const float* x0 = g.x + row * g.x_ld;
-  const float* x1 = x0 + (count - 1) * g.x_ld;
-  float sums[2 * kTileCols];
-  for (int64_t c = 0; c < t.cols; c += kDots) {
-    const float* w[kDots];
-    for (int64_t i = 0; i < kDots; ++i) w[i] = g.packed + min_of(col + c + i, g.n - 1) * g.k;
-    dots(x0, x1, w, g.k, sums + c, sums + kTileCols + c);
+template <int R, int C, typename W>
+VLA_INLINE void dispatch_cols(int64_t cols, const RowTile<W>& t) {
+  if constexpr (C > 1) {
+    if (cols != C) return dispatch_cols<R, C - 1>(cols, t);
   }
-  finish_in_memory(sums, count, t);
+  multiply<R, C>(t);
+}
+
+template <int R, typename W>
+VLA_INLINE void dispatch(int64_t rows, int64_t cols, const RowTile<W>& t) {
+  if constexpr (R > 1) {
+    if (rows != R) return dispatch<R - 1>(rows, cols, t);
+  }
+  dispatch_cols<R, kRowTileCols>(cols, t);
+}
+
+// A block of rows of the output, in the columns of a panel.
+template <typename W>
+void block(const LinearArgs& g, Range rows, int64_t panel) {
+  const int64_t first_col = panel * kTileCols, cols = min_of(kTileCols, g.n - first_col);
+  const W* w = reinterpret_cast<const W*>(g.packed) + first_col * g.k;
+  float sums[kBlockRows * kTileCols];
+  const EvenShares tiles(rows.end - rows.begin, kRows), groups(cols, kRowTileCols);
+  for (int64_t i = 0, row = 0; i < tiles.shares; row += tiles.size(i), ++i) {
+    for (int64_t j = 0, col = 0; j < groups.shares; col += groups.size(j), ++j) {
+      const RowTile<W> t = {g.x + (rows.begin + row) * g.x_ld, g.x_ld, w + col * g.k, g.k, sums + row * kTileCols + col};
+      dispatch<kRows>(tiles.size(i), groups.size(j), t);
+    }
+  }
+  TileArgs rest = {};
+  rest.y = g.y + rows.begin * g.y_ld + first_col;
+  rest.y_ld = g.y_ld;
+  rest.cols = cols;
+  set_epilogue(rest, g.epilogue, rows.begin, first_col);
+  finish_in_memory(sums, rows.end - rows.begin, rest);
 }
 
 }  // namespace
 
 void linear_rows(const LinearArgs& g, Range rows, Range panels) {
+  const auto block_of = g.bf16 ? block<Bf16> : block<float>;
+  const EvenShares blocks(rows.end - rows.begin, kBlockRows);
   for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-    for (int64_t row = rows.begin; row < rows.end; row += 2) {
-      panel_rows(g, row, min_of(2, rows.end - row), panel);
+    for (int64_t i = 0, row = rows.begin; i < blocks.shares; row += blocks.size(i), ++i) {
+      block_of(g, {row, row + blocks.size(i)}, panel);
     }
   }
 }

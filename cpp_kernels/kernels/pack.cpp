@@ -31,20 +31,14 @@ void pack_straight(const float* w, int64_t w_ld, int64_t cols, int64_t k, float*
   }
 }
 
-// After the panels, narrow weights are kept as they are: a convolution takes the one and a linear layer the other.
-int64_t packed_size(int64_t n, int64_t k) { return panels_size(n, k) + (is_narrow(n) ? n * k : 0); }
+int64_t packed_size(int64_t n, int64_t k) { return panels_size(n, k); }
 
 void pack_weights(const float* w, int64_t n, int64_t k, float* packed, Range panels) {
-  if (is_narrow(n) && panels.begin < panels.end) {
-    __builtin_memcpy(packed + panels_size(n, k), w, static_cast<std::size_t>(n * k) * sizeof(float));
-  }
   for (int64_t p = panels.begin; p < panels.end; ++p) {
     const int64_t first = p * kTileCols;
     pack_transposed(w + first * k, k, min_of(kTileCols, n - first), k, packed + first * k);
   }
 }
-
-int64_t bf16_size(int64_t n, int64_t k) { return is_narrow(n) ? 0 : panels_size(n, k); }
 
 void pack_bf16(const float* w, int64_t n, int64_t k, uint16_t* packed, Range panels) {
   constexpr int64_t kDepthAtOnce = 64;

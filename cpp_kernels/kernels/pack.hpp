@@ -2,7 +2,7 @@
 // each k, columns past the last one zero.
 #pragma once
 
-#include "kernels/narrow.hpp"
+#include "kernels/tile.hpp"
 
 namespace vla::VLA_ISA {
 

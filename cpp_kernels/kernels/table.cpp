@@ -7,7 +7,7 @@ namespace vla::VLA_ISA {
 const KernelTable* kernels() {
   static constexpr KernelTable table = {
       kIsaName,      Vec::kWidth,          kTileRows,        kTileCols,       packed_size, pack_weights,
-      bf16_size, pack_bf16,
+      pack_bf16,
       linear,        linear_rows,          conv2d_scratch,       conv2d,           conv2d_patches,   winograd_packed_size,         winograd_pack,
       winograd_scratch,  winograd,         max_pool2d,       attention_packed_size,        attention_scratch,
       attention_pack,    attention,        attention_scores_size,        attention_scores, attention_softmax,

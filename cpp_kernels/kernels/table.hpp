@@ -8,7 +8,6 @@ namespace vla::VLA_ISA {
 
 int64_t packed_size(int64_t n, int64_t k);
 void pack_weights(const float* w, int64_t n, int64_t k, float* packed, Range panels);
-int64_t bf16_size(int64_t n, int64_t k);
 void pack_bf16(const float* w, int64_t n, int64_t k, uint16_t* packed, Range panels);
 void linear(const LinearArgs& args, Range rows, Range panels);
 void linear_rows(const LinearArgs& args, Range rows, Range panels);

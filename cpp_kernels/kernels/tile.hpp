@@ -66,10 +66,13 @@ VLA_INLINE const W* next_part(const W* packed, int64_t k, Range panels, int64_t 
   return packed + (panels.begin * k + after) * kTileCols;
 }
 
+VLA_INLINE void set_panel(TileArgs& t, const float* b) { t.b = b; }
+VLA_INLINE void set_panel(TileArgs& t, const Bf16* b) { t.b_bf16 = b; }
+
 // rows is 1 .. kTileRows. An element's value depends neither on rows nor on its place in the tile.
 void run_tile(int64_t rows, const TileArgs& args);
 
-// What follows the product, for tiles that are narrow or have a costly activation; sums is [rows][kTileCols].
+// What follows the product, for less than a whole tile or with a costly activation; sums is [rows][kTileCols].
 void finish_in_memory(const float* sums, int64_t rows, const TileArgs& args);
 
 // y[r][0 .. cols) = sum over k of a[r][k] * b[k][0 .. cols) for adjacent panels, of operands that are at hand: short

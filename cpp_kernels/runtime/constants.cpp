@@ -10,13 +10,15 @@
 namespace vla {
 namespace {
 
-std::size_t packed_bytes(const KernelTable& kernels, int64_t n, int64_t k, const WinogradForm& form) {
+// How many values of weights [n][k] are kept.
+int64_t kept_values(const KernelTable& kernels, int64_t n, int64_t k, const WeightForm& weights) {
+  const WinogradForm& form = weights.winograd;
   constexpr int64_t kMaxSide = int64_t{1} << 31;
   if (n <= 0 || k <= 0 || n >= kMaxSide || k >= kMaxSide || n * k >= (int64_t{1} << 56)) {
     throw std::invalid_argument("weights: got " + std::to_string(n) + "x" + std::to_string(k) +
                                 ", expected positive sizes below 2^31");
   }
-  if (form.side == 0) return static_cast<std::size_t>(kernels.packed_size(n, k)) * sizeof(float);
+  if (form.side == 0) return weights.rows ? n * k : kernels.packed_size(n, k);
   const std::string side = std::to_string(form.kernel);
   if (!form.exists()) {
     throw std::invalid_argument("weights: Winograd tiles of side " + std::to_string(form.side) + " for " + side + "x" +
@@ -28,7 +30,7 @@ std::size_t packed_bytes(const KernelTable& kernels, int64_t n, int64_t k, const
                                 side + " filters");
   }
   const int64_t channels = k / (form.kernel * form.kernel);
-  return static_cast<std::size_t>(kernels.winograd_packed_size(form, n, channels)) * sizeof(float);
+  return kernels.winograd_packed_size(form, n, channels);
 }
 
 // Whether the lower half of every value is zero. Ends at the first that is not, in weights of fp32 at once.
@@ -44,6 +46,14 @@ bool all_bf16(const float* weights, int64_t count) {
     if ((any & 0xffffu) != 0) return false;
   }
   return true;
+}
+
+void upper_halves(const float* values, int64_t count, uint16_t* halves) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, values + i, sizeof bits);
+    halves[i] = static_cast<uint16_t>(bits >> 16);
+  }
 }
 
 }  // namespace
@@ -86,18 +96,16 @@ std::shared_ptr<const Constant> Constant::borrow(const void* data, int64_t count
 }
 
 PackedWeights::PackedWeights(const KernelTable& kernels, ThreadPool& pool, const float* weights, int64_t n,
-                             int64_t k, const WinogradForm& winograd, WeightFormat format)
+                             int64_t k, const WeightForm& form)
     : kernels_(&kernels),
       n_(n),
       k_(k),
-      winograd_(winograd),
+      form_(form),
       bf16_(false) {
-  const std::size_t f32_bytes = packed_bytes(kernels, n, k, winograd);
-  if (format == WeightFormat::kBf16WhereExact) {
-    if (winograd.side != 0) throw std::invalid_argument("weights: filters for Winograd's method are kept in fp32");
-    bf16_ = kernels.bf16_size(n, k) > 0 && all_bf16(weights, n * k);
-  }
-  buffer_ = AlignedBuffer(bf16_ ? static_cast<std::size_t>(kernels.bf16_size(n, k)) * sizeof(uint16_t) : f32_bytes);
+  const int64_t values = kept_values(kernels, n, k, form);
+  // Winograd's method transforms filters, so that they are no such values any more.
+  bf16_ = form.bf16_where_exact && form.winograd.side == 0 && all_bf16(weights, n * k);
+  buffer_ = AlignedBuffer(static_cast<std::size_t>(values) * (bf16_ ? sizeof(uint16_t) : sizeof(float)));
   const int64_t panels = ceil_div(n, kernels.tile_cols);
   const int64_t chunks = chunk_count(panels, n * k / panels, {pool.threads(), pool.schedule()});
   pool.run(chunks, [&](int64_t chunk, int) noexcept { pack(weights, slice_of(panels, chunks, chunk)); });
@@ -105,12 +113,19 @@ PackedWeights::PackedWeights(const KernelTable& kernels, ThreadPool& pool, const
 
 void PackedWeights::pack(const float* weights, Range panels) {
   auto* packed = reinterpret_cast<float*>(buffer_.data());
-  if (bf16_) {
-    kernels_->pack_bf16(weights, n_, k_, reinterpret_cast<uint16_t*>(buffer_.data()), panels);
-  } else if (winograd_.side == 0) {
-    kernels_->pack_weights(weights, n_, k_, packed, panels);
+  auto* halves = reinterpret_cast<uint16_t*>(buffer_.data());
+  const WinogradForm& winograd = form_.winograd;
+  if (winograd.side != 0) {
+    kernels_->winograd_pack(winograd, weights, n_, k_ / (winograd.kernel * winograd.kernel), packed, panels);
+  } else if (form_.rows) {
+    const int64_t first = panels.begin * kernels_->tile_cols * k_;
+    const int64_t count = std::min(n_, panels.end * kernels_->tile_cols) * k_ - first;
+    if (bf16_) return upper_halves(weights + first, count, halves + first);
+    std::memcpy(packed + first, weights + first, static_cast<std::size_t>(count) * sizeof(float));
+  } else if (bf16_) {
+    kernels_->pack_bf16(weights, n_, k_, halves, panels);
   } else {
-    kernels_->winograd_pack(winograd_, weights, n_, k_ / (winograd_.kernel * winograd_.kernel), packed, panels);
+    kernels_->pack_weights(weights, n_, k_, packed, panels);
   }
 }
 

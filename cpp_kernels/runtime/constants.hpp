@@ -41,27 +41,28 @@ class Constant {
   const std::byte* data_ = nullptr;
 };
 
-// How linear layers keep their weights.
-enum class WeightFormat : int32_t {
-  kF32 = 0,
-  kBf16WhereExact = 1,  // in half the memory, where no value changes by it
+// How weights are kept.
+struct WeightForm {
+  WinogradForm winograd = {};     // filters for Winograd's method, where its side is not 0
+  bool rows = false;              // those of a linear layer row by row, in place of panels
+  bool bf16_where_exact = false;  // in half the memory, where no kept value changes by it
 };
 
 // Weights [n][k] of a linear layer, or of a convolution with k = kernel_h * kernel_w * in_c, in the panel layout
-// of one instruction set; or the filters of a convolution for Winograd's method, which then computes it.
+// of one instruction set or another form.
 class PackedWeights {
  public:
-  // Packs on all threads of `pool`, for a form of Winograd's method where its side is not 0, else in the panel layout.
-  // Throws std::invalid_argument for sizes that are not positive, or filters of another size than the form is for, or
-  // such filters in another format than fp32.
+  // Packs on all threads of `pool`. Throws std::invalid_argument for sizes that are not positive, or filters of another
+  // size than the form is for.
   PackedWeights(const KernelTable& kernels, ThreadPool& pool, const float* weights, int64_t n, int64_t k,
-                const WinogradForm& winograd = {}, WeightFormat format = WeightFormat::kF32);
+                const WeightForm& form = {});
 
   const KernelTable& kernels() const { return *kernels_; }
   const float* data() const { return reinterpret_cast<const float*>(buffer_.data()); }
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
-  const WinogradForm& winograd() const { return winograd_; }
+  const WinogradForm& winograd() const { return form_.winograd; }
+  bool rows() const { return form_.rows; }
   bool bf16() const { return bf16_; }
   int64_t bytes() const { return static_cast<int64_t>(buffer_.bytes()); }
 
@@ -71,7 +72,7 @@ class PackedWeights {
   const KernelTable* kernels_;
   int64_t n_;
   int64_t k_;
-  WinogradForm winograd_;
+  WeightForm form_;
   bool bf16_;
   AlignedBuffer buffer_;
 };

@@ -92,10 +92,10 @@ void Engine::run(const Program& program, int64_t* op_ns) {
 }
 
 std::shared_ptr<const PackedWeights> Engine::pack(const float* weights, int64_t n, int64_t k,
-                                                  const WinogradForm& winograd, WeightFormat format) {
+                                                  const WeightForm& form) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const AffinityScope scope(affinity_);
-  return std::make_shared<const PackedWeights>(kernels_, pool_, weights, n, k, winograd, format);
+  return std::make_shared<const PackedWeights>(kernels_, pool_, weights, n, k, form);
 }
 
 std::shared_ptr<const Int8Weights> Engine::pack_int8(const float* weights, int64_t n, Int8Runs runs) {

@@ -64,8 +64,7 @@ class Engine {
 
   // Packs weights on this engine's threads; see PackedWeights.
   std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k,
-                                            const WinogradForm& winograd = {},
-                                            WeightFormat format = WeightFormat::kF32);
+                                            const WeightForm& form = {});
   // The same for INT8 weights [n][runs][run]; see Int8Weights.
   std::shared_ptr<const Int8Weights> pack_int8(const float* weights, int64_t n, Int8Runs runs);
 

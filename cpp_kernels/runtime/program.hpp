@@ -20,7 +20,7 @@ namespace vla {
 
 struct LinearRecord {
   LinearArgs args;
-  bool packed = true;  // or weights as they are given
+  bool packed = true;  // or weights row by row
   Grid grid;
 };
 

@@ -147,25 +147,11 @@ void ProgramBuilder::linear(const std::string& label, const Operand& x, std::sha
   record.args = linear_args(check, x, y, epilogue);
   record.args.packed = weights->data();
   record.args.bf16 = weights->bf16();
+  record.packed = !weights->rows();
   record.grid = cut_linear(kernels_, record.args.m, record.args.n, record.args.k, sharing(y));
   keep(x);
   keep(epilogue);
   program_.weights.push_back(std::move(weights));
-  add(label, record);
-}
-
-void ProgramBuilder::linear_rows(const std::string& label, const Operand& x, const Operand& weights, const Operand& y,
-                                 const EpilogueOperands& epilogue) {
-  const OperandCheck check = this->check(label);
-  LinearRecord record;
-  record.args = linear_args(check, x, y, epilogue);
-  record.args.packed = check.f32("weights", weights, y.cols, x.cols);
-  check.require_dense("weights", weights);
-  check.require_apart("weights", weights, y);
-  record.packed = false;
-  record.grid = cut_linear(kernels_, record.args.m, record.args.n, record.args.k, sharing(y));
-  for (const Operand* operand : {&x, &weights}) keep(*operand);
-  keep(epilogue);
   add(label, record);
 }
 
@@ -202,7 +188,7 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
   const OperandCheck check = this->check(label);
   Conv2dArgs args = conv2d_args(check, x, in, window, y, out, epilogue);
   check_weights(check, weights, y.cols, window.kernel.height * window.kernel.width * x.cols);
-  check.require(!weights->bf16(), "weights are packed in bf16, as a convolution does not read them");
+  check.require(!weights->rows(), "weights are kept row by row, as only a linear layer reads them");
   const WinogradForm& form = weights->winograd();
   const std::string side = std::to_string(form.kernel);
   const bool fits = window.kernel.height == form.kernel && window.kernel.width == form.kernel &&
@@ -210,6 +196,7 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
   check.require(form.side == 0 || fits, "weights are packed for Winograd's method with " + side + "x" + side +
                                             " kernels, stride " + std::to_string(form.stride) + " and dilation 1");
   args.packed = weights->data();
+  args.bf16 = weights->bf16();
   add_conv2d(label, args, *weights);
   keep(x);
   keep(epilogue);
@@ -243,6 +230,7 @@ void ProgramBuilder::conv2d_flat(const std::string& label, const Operand& x, Ima
   product.k = window.kernel.height * window.kernel.width * x.cols;
   check_weights(check, weights, product.n, product.k);
   check.require(weights->winograd().side == 0, "weights are packed for Winograd's method");
+  check.require(!weights->rows(), "weights are kept row by row, as only a linear layer reads them");
   product.x_ld = product.k;
   product.packed = weights->data();
   product.bf16 = weights->bf16();

@@ -55,9 +55,6 @@ class ProgramBuilder {
               const Operand& y, const EpilogueOperands& epilogue);
   void linear(const std::string& label, const Operand& x, std::shared_ptr<const Int8Weights> weights,
               const Operand& y, const EpilogueOperands& epilogue);
-  // The same with weights [n][k] as they are, which are read row by row.
-  void linear_rows(const std::string& label, const Operand& x, const Operand& weights, const Operand& y,
-                   const EpilogueOperands& epilogue);
   // x and y are images as pixels x channels; the weights are packed as [out_c][kernel.h * kernel.w * in_c]. Those
   // packed for Winograd's method are for a 3x3 kernel with stride and dilation 1.
   void conv2d(const std::string& label, const Operand& x, ImageSize in, std::shared_ptr<const PackedWeights> weights,

@@ -50,6 +50,12 @@ struct First {
 };
 VLA_INLINE Vec load(const float* p, Whole) { return load(p); }
 VLA_INLINE Vec load(const float* p, First part) { return load_first(p, part.n); }
+VLA_INLINE Vec load(const Bf16* p, Whole) { return load(p); }
+VLA_INLINE Vec load(const Bf16* p, First part) {
+  Bf16 values[Vec::kWidth] = {};
+  for (int64_t i = 0; i < part.n; ++i) values[i] = p[i];
+  return load(values);
+}
 VLA_INLINE void store(float* p, Vec a, Whole) { store(p, a); }
 VLA_INLINE void store(float* p, Vec a, First part) { store_first(p, a, part.n); }
 VLA_INLINE Vec keep(Vec a, Whole) { return a; }

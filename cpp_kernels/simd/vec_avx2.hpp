@@ -21,7 +21,7 @@ constexpr int kTileVecs = VLA_TILE_VECS;
 constexpr int kTileRows = 6;
 constexpr int kTileVecs = 2;
 #endif
-constexpr int kNarrowTileCols = 3;  // of narrow layers; rows are four
+constexpr int kRowTileCols = 3;  // of weights kept row by row; rows are four
 constexpr int kPeakAccumulators = 12;
 
 VLA_INLINE Vec zero() { return {_mm256_setzero_ps()}; }

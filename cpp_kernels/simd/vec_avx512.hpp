@@ -24,7 +24,7 @@ constexpr int kTileVecs = VLA_TILE_VECS;
 constexpr int kTileRows = 13;
 constexpr int kTileVecs = 2;
 #endif
-constexpr int kNarrowTileCols = 6;  // of narrow layers; rows are four
+constexpr int kRowTileCols = 6;  // of weights kept row by row; rows are four
 constexpr int kPeakAccumulators = 24;
 
 VLA_INLINE Vec zero() { return {_mm512_setzero_ps()}; }

@@ -23,7 +23,7 @@ constexpr int kTileVecs = VLA_TILE_VECS;
 constexpr int kTileRows = 4;
 constexpr int kTileVecs = 4;
 #endif
-constexpr int kNarrowTileCols = 6;  // of narrow layers; rows are four
+constexpr int kRowTileCols = 6;  // of weights kept row by row; rows are four
 constexpr int kPeakAccumulators = 24;
 
 VLA_INLINE Vec zero() { return {vdupq_n_f32(0.0f)}; }

@@ -19,7 +19,7 @@ struct Mask {
 constexpr const char* kIsaName = "portable";
 constexpr int kTileRows = 4;
 constexpr int kTileVecs = 2;
-constexpr int kNarrowTileCols = 3;  // of narrow layers; rows are four
+constexpr int kRowTileCols = 3;  // of weights kept row by row; rows are four
 constexpr int kPeakAccumulators = 8;
 
 VLA_INLINE Vec splat(float x) { return {Float4{x, x, x, x}}; }

@@ -86,8 +86,8 @@ TEST(weights_are_packed_alike_by_any_number_of_threads) {
   CHECK(alone.n() == kN && alone.k() == kK && alone.bytes() == kernels.packed_size(kN, kK) * 4);
   CHECK(std::memcmp(alone.data(), together.data(), static_cast<std::size_t>(alone.bytes())) == 0);
   CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), 0, 5); }));
-  CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), 2, 9, WinogradForm{3}); }));
-  CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), 2, 10, WinogradForm{2}); }));
+  CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), 2, 9, WeightForm{{3}}); }));
+  CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), 2, 10, WeightForm{{2}}); }));
   CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), 5, -5); }));
 }
 

@@ -80,9 +80,9 @@ EpilogueOperands with_residual(const Operand& residual) {
 
 using Adder = std::function<void(ProgramBuilder&)>;
 
-Adder linear_rows(const Operand& weights) {
-  return [=](ProgramBuilder& builder) { builder.linear_rows("probe", at(kX, 4, 8), weights, at(kY, 4, 16), {}); };
-}
+constexpr void (ProgramBuilder::*kConv2d)(const std::string&, const Operand&, ImageSize,
+                                          std::shared_ptr<const PackedWeights>, const Window&, const Operand&,
+                                          ImageSize, const EpilogueOperands&) = &ProgramBuilder::conv2d;
 
 Adder conv2d(const Operand& x, ImageSize in, const Window& window, const Operand& y, ImageSize out, int64_t k = 27) {
   return [=](ProgramBuilder& builder) { builder.conv2d("probe", x, in, Fixture().weights(16, k), window, y, out, {}); };
@@ -96,14 +96,6 @@ TEST(what_fits_is_accepted) {
   CHECK(refusal(linear(constant(4, 8), at(kY, 4, 16), with_residual(at(kOther, 1, 16)))).empty());
   CHECK(refusal(conv2d(at(kX, 16, 3), {4, 4}, {{3, 3}, 1, 1, 1}, at(kY, 16, 16), {4, 4})).empty());
   CHECK(refusal(linear(at(kX, 4, 8), at(kArenaBytes - 4 * 16 * 4, 4, 16))).empty());
-}
-
-TEST(weights_that_are_read_row_by_row_must_fit) {
-  CHECK(refusal(linear_rows(constant(16, 8))).empty());
-  CHECK(refusal(linear_rows(at(kOther, 16, 8))).empty());
-  check_refused("weights is 16x9, expected 16x8", linear_rows(constant(16, 9)));
-  check_refused("weights has rows of 8 that are 9 apart", linear_rows(at(kOther, 16, 8, 9)));
-  check_refused("weights shares memory with the output", linear_rows(at(kY - 256, 16, 8)));
 }
 
 TEST(memory_is_not_exceeded) {
@@ -217,7 +209,7 @@ TEST(filters_for_winograd_fit_only_their_convolutions) {
       Fixture fixture;
       const int64_t k = window.kernel.height * window.kernel.width * 3;
       const std::vector<float> values(static_cast<std::size_t>(16 * k), 0.5f);
-      const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, k, form);
+      const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, k, WeightForm{form});
       builder.conv2d("probe", at(kX, 36, 3), {6, 6}, filters, window, at(kY, out.height * out.width, 16), out, {});
     };
   };
@@ -235,26 +227,30 @@ TEST(filters_for_winograd_fit_only_their_convolutions) {
   check_refused("packed for a convolution", [](ProgramBuilder& builder) {
     Fixture fixture;
     const std::vector<float> values(16 * 9, 0.5f);
-    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 9, WinogradForm{2});
+    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 9, WeightForm{{2}});
     builder.linear("probe", at(kX, 4, 9), filters, at(kY, 4, 16), {});
   });
   check_refused("packed for Winograd's method", [](ProgramBuilder& builder) {
     Fixture fixture;
     const std::vector<float> values(16 * 27, 0.5f);
-    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 27, WinogradForm{2});
+    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 27, WeightForm{{2}});
     builder.conv2d_flat("probe", at(kX, 36, 3), {6, 6}, filters, {{3, 3}, 1, 1, 1}, at(kY, 36, 16), {6, 6}, {});
   });
 }
 
-TEST(weights_in_bf16_are_for_matrix_products) {
-  check_refused("weights are packed in bf16", [](ProgramBuilder& builder) {
-    Fixture fixture;
-    const std::vector<float> values(16 * 27, 0.5f);
-    const auto filters = std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 27,
-                                                               WinogradForm(), WeightFormat::kBf16WhereExact);
-    CHECK(filters->bf16());
-    builder.conv2d("probe", at(kX, 36, 3), {6, 6}, filters, {{3, 3}, 1, 1, 1}, at(kY, 36, 16), {6, 6}, {});
-  });
+TEST(weights_row_by_row_are_for_linear_layers) {
+  for (const bool flat : {false, true}) {
+    check_refused("weights are kept row by row", [=](ProgramBuilder& builder) {
+      Fixture fixture;
+      const std::vector<float> values(16 * 27, 0.5f);
+      WeightForm form;
+      form.rows = true;
+      const auto filters =
+          std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 27, form);
+      const auto add = flat ? &ProgramBuilder::conv2d_flat : kConv2d;
+      (builder.*add)("probe", at(kX, 36, 3), {6, 6}, filters, {{3, 3}, 1, 1, 1}, at(kY, 36, 16), {6, 6}, {});
+    });
+  }
 }
 
 TEST(the_output_shares_no_memory_with_what_is_read) {

@@ -116,7 +116,7 @@ class Network {
     return Operand{Constant::copy(values.data(), rows * cols, DType::kF32), 0, rows, cols, cols, DType::kF32};
   }
   std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k, const WinogradForm& winograd = {}) {
-    return engine.pack(random_floats(n * k, ++seed_).data(), n, k, winograd);
+    return engine.pack(random_floats(n * k, ++seed_).data(), n, k, WeightForm{winograd});
   }
   std::shared_ptr<const Int8Weights> int8_weights(int64_t n, Int8Runs runs) {
     return engine.pack_int8(random_floats(n * runs.runs * runs.run, ++seed_).data(), n, runs);

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, DType, Lifetime
+from vla_simd_ros.graph.programs import CompiledPolicy
 
 TABLE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -139,20 +142,44 @@ def bfloat16_values(rng: np.random.Generator, *shape: int) -> Array:
     return values
 
 
-@pytest.mark.parametrize("isa", _engine.available_isas())
-@pytest.mark.parametrize("rows", [1, 9, 100])
-def test_bfloat16_weights_that_are_expanded_late_change_no_bit(isa: str, rows: int) -> None:
-    rng = np.random.default_rng(3)
-    weight, x = bfloat16_values(rng, 70, 530), rng.standard_normal((rows, 530), np.float32)
+def product(rng: np.random.Generator, rows: int, cols: int) -> CompiledPolicy:
     b = Builder()
-    tensor = b.input("x", x.shape, DType.F32, Lifetime.QUERY)
-    b.output("y", b.linear(tensor, b.constant("w", weight), name="y"))
-    compiled = compile_graph(b.graph(), FoldCache())
-    off, on = (
-        SimdExecutor(threads=1, isa=isa, weight_expansion=value).load(compiled).run(Lifetime.QUERY, {"x": x})
-        for value in ("off", "on")
-    )
-    assert np.array_equal(off["y"], on["y"])
+    x = b.input("x", (rows, 530), DType.F32, Lifetime.QUERY)
+    b.output("y", b.linear(x, b.constant("w", bfloat16_values(rng, cols, 530)), name="y"))
+    return compile_graph(b.graph(), FoldCache())
+
+
+def convolution(rng: np.random.Generator, stride: int) -> CompiledPolicy:
+    b = Builder()
+    x = b.input("x", (9, 11, 20), DType.F32, Lifetime.QUERY)
+    filters = b.constant("w", bfloat16_values(rng, 70, 3, 3, 20))
+    b.output("y", b.conv2d(x, filters, stride=stride, padding=1, name="y"))
+    return compile_graph(b.graph(), FoldCache())
+
+
+@pytest.mark.parametrize("isa", _engine.available_isas())
+@pytest.mark.parametrize(
+    ("make", "size", "changes"),
+    [
+        *((partial(product, cols=cols), rows, {}) for rows in (1, 9, 100) for cols in (6, 70)),
+        (partial(product, cols=70), 9, {"weight_packing": "off"}),
+        *((convolution, stride, {"convolution": how}) for stride in (1, 2) for how in ("direct", "flat")),
+    ],
+)
+def test_bfloat16_weights_that_stay_so_change_no_bit(
+    isa: str, make: Callable[[np.random.Generator, int], CompiledPolicy], size: int, changes: dict[str, str]
+) -> None:
+    rng = np.random.default_rng(3)
+    compiled = make(rng, size)
+    query = compiled.programs[Lifetime.QUERY]
+    inputs = {"x": rng.standard_normal(query.inputs["x"].shape, np.float32)}
+    results, kept = [], []
+    for storage in ("float32", "auto"):
+        executor = SimdExecutor(threads=1, isa=isa, weight_storage=storage, **changes)
+        results.append(executor.load(compiled).run(Lifetime.QUERY, inputs)["y"])
+        kept.append(executor.weight_bytes)
+    assert np.array_equal(*results)
+    assert kept[0]["float32"] == 2 * kept[1]["bfloat16"] > 0 == kept[1]["float32"]
 
 
 def test_materialized_attention_gives_the_same_actions() -> None:

@@ -93,20 +93,39 @@ def test_the_pixel_table_is_float32_arithmetic() -> None:
         assert table[0, pixel] == (np.float32(pixel) / np.float32(255) - offset[0]) / divisor[0]
 
 
-def test_bfloat16_values_are_kept_in_half_the_memory_where_that_is_asked_for() -> None:
-    constants = EngineConstants(_engine.Engine(threads=1))
-    values = np.arange(64 * 48, dtype=np.float32).reshape(64, 48).view(np.uint32) & np.uint32(0xFFFF0000)
-    exact = values.view(np.float32)
-    weight = MadeArray(exact.shape, np.float32, lambda: exact)
-    lossy = MadeArray(exact.shape, np.float32, lambda: np.nextafter(exact, np.float32(1e9)))
-    expanded, kept = constants.packed(weight), constants.packed(weight, bf16_where_exact=True)
+def exact_and_lossy() -> tuple[MadeArray, MadeArray]:
+    bits = np.arange(64 * 48, dtype=np.float32).reshape(64, 48).view(np.uint32) & np.uint32(0xFFFF0000)
+    exact = bits.view(np.float32)
+    one_off = exact.copy()
+    one_off[63, 47] = np.nextafter(exact[63, 47], np.float32(1e9))
+    return (
+        MadeArray(exact.shape, np.float32, lambda: exact),
+        MadeArray(exact.shape, np.float32, lambda: one_off),
+    )
+
+
+@pytest.mark.parametrize("row_by_row", [False, True])
+def test_bfloat16_values_are_kept_in_half_the_memory_where_that_is_asked_for(row_by_row: bool) -> None:
+    engine = _engine.Engine(threads=1)
+    plain, halving = EngineConstants(engine), EngineConstants(engine, bf16_where_exact=True)
+    weight, lossy = exact_and_lossy()
+    expanded = plain.packed(weight, row_by_row=row_by_row)
+    kept = halving.packed(weight, row_by_row=row_by_row)
     assert (expanded.bf16, kept.bf16) == (False, True)
+    assert expanded.rows == kept.rows == row_by_row
     assert kept.bytes * 2 == expanded.bytes
-    assert not constants.packed(lossy, bf16_where_exact=True).bf16
-    narrow = MadeArray((4, 48), np.float32, lambda: exact[:4])
-    assert not constants.packed(narrow, bf16_where_exact=True).bf16
+    assert not halving.packed(lossy, row_by_row=row_by_row).bf16
+
+
+def test_the_memory_of_weights_is_told_by_type() -> None:
+    constants = EngineConstants(_engine.Engine(threads=1), bf16_where_exact=True)
+    exact, lossy = exact_and_lossy()
+    packed = constants.packed(exact), constants.packed(lossy), constants.int8(exact, 1)
+    told = constants.weight_bytes()
+    assert told == {"bfloat16": packed[0].bytes, "float32": packed[1].bytes, "int8": packed[2].bytes}
+    assert told["bfloat16"] * 2 == told["float32"] > told["int8"] > 0
 
 
 def test_filters_for_winograds_method_are_not_kept_in_bfloat16() -> None:
-    with pytest.raises(ValueError, match="filters for Winograd's method are kept in fp32"):
-        _engine.Engine(threads=1).pack(np.zeros((16, 72), np.float32), 2, bf16_where_exact=True)
+    packed = _engine.Engine(threads=1).pack(np.ones((16, 72), np.float32), 2, bf16_where_exact=True)
+    assert (packed.winograd_side, packed.bf16) == (2, False)

@@ -37,7 +37,7 @@ def contrasts(threads: int) -> list[Contrast]:
     """The eleven settings, in the paper's order, for an engine of so many threads by default."""
     return [
         Contrast("Attention kernel", "attention", "materialized", "fused"),
-        Contrast("bf16 expansion", "weight_expansion", "off", "on"),
+        Contrast("bf16 expansion", "weight_storage", "float32", "auto"),
         Contrast("Min. panel rows", "min_panel_rows", 16, 4),
         Contrast("Convolution", "convolution", "direct", "flat"),
         Contrast("Block rows", "block_rows", 0, 64),

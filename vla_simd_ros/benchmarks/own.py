@@ -33,6 +33,7 @@ class SimdBackend:
             "isa": self._policy.isa,
             "threads": str(self._policy.threads),
             "int8": ",".join(self._policy.int8),
+            **{f"{dtype}_weight_bytes": str(size) for dtype, size in self._policy.weight_bytes.items()},
         }
 
     def query(self, case: Case) -> npt.NDArray[np.float32]:

@@ -58,10 +58,11 @@ def run(args: argparse.Namespace) -> int:
     graph = policy.build(tokens)
     groups = choose_int8(chosen.int8, optimize(graph, cache).ops, executor) if chosen.int8 else ()
     compiled = compile_graph(graph, cache, groups)
-    for constant in compiled.constants.values():
-        constant.array()  # reads what is stored: damage shows here as it would when the policy is loaded
+    executor.load(compiled)  # reads what is stored: damage shows here as it would when the policy is loaded
     for line in describe(compiled, executor.kernel_name):
         print(line)
+    kept = ", ".join(f"{_scaled(size, 'B')} in {dtype}" for dtype, size in executor.weight_bytes.items())
+    print(f"\nweights as packed: {kept}")
     return 0
 
 

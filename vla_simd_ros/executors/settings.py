@@ -2,7 +2,7 @@
 
 What each of them is worth depends on the CPU. None changes what is computed beyond rounding, and those that
 only decide who computes what and when (threads, affinity, waiting, spin_us, schedule, parallel_cutoff,
-block_rows, threads_per_view), and weight_expansion, do not change a bit.
+block_rows, threads_per_view), and weight_storage, do not change a bit.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ class EngineSettings:
         "linear layers of fewer rows of activations read their weights row by row with weight_packing on too",
         maximum=_MOST_ROWS,
     )
-    weight_expansion: str = _field(
-        "off",
-        "whether weights of linear layers that are bfloat16 values stay so in memory, in half of it, and are "
-        "expanded when they are multiplied; off: they are expanded at load",
-        "off",
-        "on",
+    weight_storage: str = _field(
+        "auto",
+        "how weights are kept: auto keeps those of a layer in bfloat16, in half the memory, where all of them "
+        "are such values, and expands them when they are multiplied; float32 expands them at load",
+        "auto",
+        "float32",
     )
     attention: str = _field(
         "fused",

@@ -6,7 +6,7 @@ The arrays that they are made from are let go of, one by one: only the engine's 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -43,29 +43,45 @@ class IdentityCache(Generic[T]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._values.values())
+
 
 class EngineConstants:
-    """The constants of one engine: packed weights, plain arrays and normalization tables."""
+    """The constants of one engine: packed weights, plain arrays and normalization tables.
 
-    def __init__(self, engine: _engine.Engine) -> None:
+    With ``bf16_where_exact`` weights are kept in bfloat16 where that changes no value.
+    """
+
+    def __init__(self, engine: _engine.Engine, bf16_where_exact: bool = False) -> None:
         self._engine = engine
         self._packed: dict[tuple[Form, bool], IdentityCache[_engine.PackedWeights]] = {}
+        self._bf16_where_exact = bf16_where_exact
         self._int8: dict[int, IdentityCache[_engine.Int8Weights]] = {}
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
         self._tables: IdentityCache[_engine.Constant] = IdentityCache()
 
     def packed(
-        self, weight: LazyArray, form: Form = DIRECT, bf16_where_exact: bool = False
+        self, weight: LazyArray, form: Form = DIRECT, row_by_row: bool = False
     ) -> _engine.PackedWeights:
         """A weight [N, K], or filters [Cout, kh, kw, Cin], in the engine's panel layout; with a
-        form of Winograd's method, filters for that. That of a linear layer is kept in bfloat16, where that is
-        asked for and changes no value."""
+        form of Winograd's method, filters for that. That of a linear layer can be kept ``row_by_row``."""
 
         def make() -> _engine.PackedWeights:
-            rows = weight.array().reshape(weight.shape[0], -1)
-            return self._engine.pack(rows, *form.packing, bf16_where_exact=bf16_where_exact)
+            matrix = weight.array().reshape(weight.shape[0], -1)
+            return self._engine.pack(
+                matrix, *form.packing, rows=row_by_row, bf16_where_exact=self._bf16_where_exact
+            )
 
-        return self._packed.setdefault((form, bf16_where_exact), IdentityCache()).get((weight,), make)
+        return self._packed.setdefault((form, row_by_row), IdentityCache()).get((weight,), make)
+
+    def weight_bytes(self) -> dict[str, int]:
+        """Memory of the weights that are kept in each type."""
+        kept = {"float32": 0, "bfloat16": 0, "int8": 0}
+        for packed in (weight for cache in self._packed.values() for weight in cache):
+            kept["bfloat16" if packed.bf16 else "float32"] += packed.bytes
+        kept["int8"] = sum(weight.bytes for cache in self._int8.values() for weight in cache)
+        return kept
 
     def int8(self, weight: LazyArray, runs: int) -> _engine.Int8Weights:
         """A weight quantized for the engine's INT8 kernels; each output channel has ``runs`` runs of weights

@@ -54,7 +54,7 @@ class SimdExecutor:
         self.settings = (settings or EngineSettings()).but(**changes)
         """What the engine was made with."""
         self._engine = _make_engine(self.settings)
-        self._constants = EngineConstants(self._engine)
+        self._constants = EngineConstants(self._engine, self.settings.weight_storage == "auto")
         timed = partial(time_convolution, self._engine)
         known = parse_layers(self.settings.convolution_layers)
         self._convolutions = ConvolutionChoice(self.settings.convolution, timed, known)
@@ -78,6 +78,11 @@ class SimdExecutor:
     def convolution_layers(self) -> str:
         """The algorithms chosen so far, for the setting of this name."""
         return format_layers(self._convolutions.chosen)
+
+    @property
+    def weight_bytes(self) -> dict[str, int]:
+        """Memory of the packed weights of all that was loaded, by the type that they are kept in."""
+        return self._constants.weight_bytes()
 
     def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> SimdExecutable:
         """Pack the weights, plan the memory, lower the programs. Raises GraphError, MemoryError.

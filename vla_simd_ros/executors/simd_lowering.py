@@ -41,7 +41,7 @@ def kernel_name(
     kernel = convolutions.form(op).name if op.kind == "conv2d" else op.kind
     if op.kind == "attention" and settings.attention == "materialized":
         return f"attention_materialized_{engine.isa}"
-    if _reads_rows(op, settings.panel_rows):
+    if _reads_rows(engine, op, settings.panel_rows):
         return f"linear_rows_{engine.isa}"
     if op.kind not in ("linear", "conv2d"):
         return f"{kernel}_{engine.isa}"
@@ -49,9 +49,13 @@ def kernel_name(
     return f"{kernel}_{engine.isa}_{rows}x{cols}"
 
 
-def _reads_rows(op: Op, panel_rows: int) -> bool:
-    """Whether ``op`` is a linear layer whose weights are read row by row as they are."""
-    return op.kind == "linear" and precision_of(op.attrs) != INT8 and matrix_shape(op.output)[0] < panel_rows
+def _reads_rows(engine: _engine.Engine, op: Op, panel_rows: int) -> bool:
+    """Whether ``op`` is a linear layer whose weights are kept row by row: one of few rows of activations, or
+    of so few columns that they would leave half of a register tile empty."""
+    if op.kind != "linear" or precision_of(op.attrs) == INT8:
+        return False
+    rows, cols = matrix_shape(op.output)
+    return rows < panel_rows or 2 * cols <= engine.tile[1]
 
 
 class Lowering:
@@ -134,8 +138,8 @@ class Lowering:
             except ValueError as error:
                 raise GraphError(f"{op.kind} '{op.output.name}': {error}") from None
         if op.kind == "linear":
-            expanded = self.settings.weight_expansion == "on"
-            return self._constants.packed(weight, bf16_where_exact=expanded)
+            row_by_row = _reads_rows(self._engine, op, self.settings.panel_rows)
+            return self._constants.packed(weight, row_by_row=row_by_row)
         return self._constants.packed(weight, self._convolutions.form(op))
 
     def is_flat(self, op: Op) -> bool:
@@ -171,14 +175,10 @@ def _epilogue(lowering: Lowering, op: Op) -> dict[str, Any]:
 
 
 def _linear(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
-    x, weight = op.inputs[:2]
-    assert x is not None and weight is not None
-    name, out, epilogue = op.output.name, lowering.view(op.output), _epilogue(lowering, op)
-    if _reads_rows(op, lowering.settings.panel_rows):
-        lowering.constant(op, "weight", weight)
-        builder.linear_rows(name, lowering.view(x), lowering.view(weight), out, **epilogue)
-    else:
-        builder.linear(name, lowering.view(x), lowering.weights(op), out, **epilogue)
+    x = op.inputs[0]
+    assert x is not None
+    out, epilogue = lowering.view(op.output), _epilogue(lowering, op)
+    builder.linear(op.output.name, lowering.view(x), lowering.weights(op), out, **epilogue)
 
 
 def _conv2d(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:

@@ -53,7 +53,7 @@ def alternatives(threads: int) -> dict[str, tuple[Any, ...]]:
         "attention": ("materialized", "fused"),
         "min_panel_rows": (4, 16),
         "weight_packing": ("off",),
-        "weight_expansion": ("off", "on"),
+        "weight_storage": ("auto", "float32"),
     }
     return {name: values for name, values in tried.items() if name in settings() and values}
 

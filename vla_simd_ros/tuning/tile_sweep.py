@@ -16,9 +16,7 @@ from vla_simd_ros.tuning.tiles import Tile
 _ROUNDS = 3
 _SOURCES = (
     "kernels/linear.cpp",
-    "kernels/narrow.cpp",
     "kernels/pack.cpp",
-    "kernels/panel_product.cpp",
     "tuning/time_tile.cpp",
 )
 _REPEATS = 5
