@@ -24,10 +24,12 @@ TEXT = {"text_config.d_model": 64, "text_config.num_layers": 1}
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize(("dtype", "convolution"), [("fp32", "winograd2"), ("bf16", "direct")])
-def test_weights_are_in_memory_once(tmp_path: Path, dtype: str, convolution: str) -> None:
-    """Peak memory is bounded by the weights in float32, whatever they are stored as: raw, folded and packed
-    copies of all of them are never there at once."""
+@pytest.mark.parametrize(
+    ("dtype", "convolution", "most"), [("fp32", "winograd2", 1.3), ("fp16", "direct", 1.3), ("bf16", "direct", 0.75)]
+)
+def test_weights_are_in_memory_once(tmp_path: Path, dtype: str, convolution: str, most: float) -> None:
+    """Peak memory is bounded by the weights in float32, and by little more than half of them where bfloat16
+    ones stay so: raw, folded and packed copies of all of them are never there at once."""
     options = Options(cameras=(Camera("front", 64, 64),), sizes=SIZES, settings=TEXT, dtype=dtype)
     folder = tmp_path / "impact"
     make_checkpoint("impact", folder, options)
@@ -36,7 +38,7 @@ def test_weights_are_in_memory_once(tmp_path: Path, dtype: str, convolution: str
     settings = EngineSettings(threads=2, convolution=convolution)
     (load,) = measure_loading(folder, "go", settings, 1, lambda _: None)
     assert load.imported_bytes < load.resident_bytes <= load.peak_bytes
-    assert load.peak_bytes - load.imported_bytes < 1.3 * weights + 32 * MIB
+    assert load.peak_bytes - load.imported_bytes < most * weights + 32 * MIB
     assert load.threads == 2 and len(load.stages_ms) == len(STAGES) and min(load.stages_ms) > 0
 
 

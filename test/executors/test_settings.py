@@ -195,15 +195,20 @@ def test_materialized_attention_gives_the_same_actions() -> None:
 
 
 def test_kernels_are_named_after_how_they_read_the_weights() -> None:
-    op = next(op for op in small_policy().programs[Lifetime.QUERY].ops if op.kind == "linear")
+    half_a_tile = _engine.Engine(threads=1, isa="portable").tile[1] // 2
+    rng = np.random.default_rng(0)
+    op, narrow = (
+        product(rng, 9, cols).programs[Lifetime.QUERY].ops[0] for cols in (half_a_tile + 1, half_a_tile)
+    )
     rows = op.output.shape[0]
+    assert SimdExecutor(threads=1, isa="portable").kernel_name(narrow) == "linear_rows_portable"
     for changes, kernel in (
         ({}, "linear_"),
         ({"weight_packing": "off"}, "linear_rows_"),
         ({"min_panel_rows": rows}, "linear_"),
         ({"min_panel_rows": rows + 1}, "linear_rows_"),
     ):
-        executor = SimdExecutor(threads=1, **changes)
+        executor = SimdExecutor(threads=1, isa="portable", **changes)
         assert executor.kernel_name(op).partition(executor.isa)[0] == kernel
 
 

@@ -13,6 +13,7 @@ from vla_simd_ros.benchmarks.op_times import ProfiledPolicy
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
+from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.inference import Policy, Query
@@ -23,7 +24,8 @@ class SimdBackend:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._policy = Policy.load(setup.checkpoint, settings=setup.settings, int8=setup.int8)
+        executor = SimdExecutor(setup.settings)
+        self._policy = Policy(load_checkpoint(setup.checkpoint), executor, setup.int8)
         self._last: Query | None = None
         if self._policy.spec.uses_instruction:
             self._policy.set_instruction(setup.instruction)
@@ -33,7 +35,7 @@ class SimdBackend:
             "isa": self._policy.isa,
             "threads": str(self._policy.threads),
             "int8": ",".join(self._policy.int8),
-            **{f"{dtype}_weight_bytes": str(size) for dtype, size in self._policy.weight_bytes.items()},
+            **{f"{dtype}_weight_bytes": str(size) for dtype, size in executor.weight_bytes.items()},
         }
 
     def query(self, case: Case) -> npt.NDArray[np.float32]:
