@@ -51,6 +51,8 @@ class PackedWeights:
     @property
     def winograd_side(self) -> int: ...
     @property
+    def rows(self) -> bool: ...
+    @property
     def bf16(self) -> bool: ...
     @property
     def bytes(self) -> int: ...
@@ -110,6 +112,7 @@ class Engine:
         winograd_side: int = 0,
         kernel: int = 3,
         stride: int = 1,
+        rows: bool = False,
         bf16_where_exact: bool = False,
     ) -> PackedWeights: ...
     def pack_int8(self, weights: NDArray[Any], runs: int = 1) -> Int8Weights:
@@ -135,18 +138,6 @@ class ProgramBuilder:
         label: str,
         x: View,
         weights: PackedWeights | Int8Weights,
-        y: View,
-        bias: View | None = None,
-        residual: View | None = None,
-        activation: str = "none",
-        gamma: View | None = None,
-        beta: View | None = None,
-    ) -> None: ...
-    def linear_rows(
-        self,
-        label: str,
-        x: View,
-        weights: View,
         y: View,
         bias: View | None = None,
         residual: View | None = None,

@@ -25,7 +25,8 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("dtype", "convolution", "most"), [("fp32", "winograd2", 1.3), ("fp16", "direct", 1.3), ("bf16", "direct", 0.75)]
+    ("dtype", "convolution", "most"),
+    [("fp32", "winograd2", 1.3), ("fp16", "direct", 1.3), ("bf16", "direct", 0.75)],
 )
 def test_weights_are_in_memory_once(tmp_path: Path, dtype: str, convolution: str, most: float) -> None:
     """Peak memory is bounded by the weights in float32, and by little more than half of them where bfloat16
