@@ -123,8 +123,7 @@ int64_t attention_scratch(const AttentionArgs& a) {
 }
 
 void attention(const AttentionArgs& a, int64_t head, Range queries, const float* packed, float* scratch) {
-  const int64_t kv_head = head / (a.heads / a.kv_heads), block = block_keys(a);
-  const float* k = packed + kv_head * attention_packed_size(a);
+  const int64_t block = block_keys(a);
   const int64_t sums_ld = round_up(a.head_dim, kTileCols);
   float* const scores = scratch + kTileRows * round_up(a.head_dim, 16);
   const EvenShares tiles(queries.end - queries.begin, kTileRows);
@@ -132,7 +131,7 @@ void attention(const AttentionArgs& a, int64_t head, Range queries, const float*
     const float* bias = a.bias ? a.bias + head * a.bias_head + row * a.keys : nullptr;
     const float* q = a.q + row * a.q_ld + head * a.head_dim;
     const int64_t next_rows = i + 1 < tiles.shares ? tiles.size(i + 1) : 0;
-    QueryTile t = {a, k, k + packed_k_size(a), bias, tiles.size(i), block, sums_ld, q + tiles.size(i) * a.q_ld,
+    QueryTile t = {a, packed, packed + packed_k_size(a), bias, tiles.size(i), block, sums_ld, q + tiles.size(i) * a.q_ld,
                    next_rows, scratch, scores, scores + kTileRows * block, {}, {}};
     load_queries(t, q);
     for (int64_t first = 0; first < a.keys; first += block) {

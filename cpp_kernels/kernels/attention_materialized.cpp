@@ -11,11 +11,6 @@ constexpr int64_t kFloatsPerLine = 16;
 
 VLA_INLINE int64_t scores_ld(const AttentionArgs& a) { return round_up(a.keys, kFloatsPerLine); }
 
-// The packed keys, followed by the values, that `head` attends to.
-VLA_INLINE const float* keys_of(const AttentionArgs& a, int64_t head, const float* packed) {
-  return packed + head / (a.heads / a.kv_heads) * attention_packed_size(a);
-}
-
 }  // namespace
 
 int64_t attention_scores_size(const AttentionArgs& a) { return a.queries * scores_ld(a); }
@@ -24,7 +19,7 @@ void attention_scores(const AttentionArgs& a, int64_t head, Range queries, const
   LinearArgs product;
   product.x = a.q + head * a.head_dim;
   product.x_ld = a.q_ld;
-  product.packed = keys_of(a, head, packed);
+  product.packed = packed;
   product.y = scores;
   product.y_ld = scores_ld(a);
   product.m = a.queries;
@@ -50,7 +45,7 @@ void attention_values(const AttentionArgs& a, int64_t head, Range queries, const
   LinearArgs product;
   product.x = scores;
   product.x_ld = scores_ld(a);
-  product.packed = keys_of(a, head, packed) + packed_k_size(a);
+  product.packed = packed + packed_k_size(a);
   product.y = a.y + head * a.head_dim;
   product.y_ld = a.y_ld;
   product.m = a.queries;

@@ -277,10 +277,11 @@ struct KernelTable {
 
   void (*max_pool2d)(const MaxPool2dArgs&, Range out_rows);  // rows of the output image
 
-  // Attention with online softmax. K and V are packed once per key-value head, then query rows are independent.
+  // Attention with online softmax. K and V of a key-value head are packed, from which query rows of the heads over it are
+  // computed independently of each other.
   int64_t (*attention_packed_size)(const AttentionArgs&);  // floats per key-value head
   int64_t (*attention_scratch)(const AttentionArgs&);      // floats per thread
-  void (*attention_pack)(const AttentionArgs&, Range kv_heads, float* packed);
+  void (*attention_pack)(const AttentionArgs&, int64_t kv_head, float* packed);
   void (*attention)(const AttentionArgs&, int64_t head, Range queries, const float* packed, float* scratch);
 
   // The same from packed K and V in three steps, each of which reads what the one before left of the same queries: a

@@ -7,26 +7,35 @@ namespace vla::VLA_ISA {
 
 constexpr float kLog2E = 1.44269504f;
 
-// Adds the bias and returns the largest score.
-VLA_INLINE float biased_max(float* s, const float* bias, int64_t keys) {
+// The largest of some scores, of which `at(column, Whole or First)` gives a vector and leaves it in s.
+template <typename At>
+VLA_INLINE float largest_of(const float* s, int64_t keys, At at) {
   Vec m0 = splat(-__builtin_inff()), m1 = m0, m2 = m0, m3 = m0;
-  if (bias) {
-    const Vec to_log2 = splat(kLog2E);
-    over_columns(keys, [&](int64_t j, auto part) { store(s + j, fma(load(bias + j, part), to_log2, load(s + j))); });
-  }
   int64_t j = 0;
   for (; j + 4 * Vec::kWidth <= keys; j += 4 * Vec::kWidth) {
-    m0 = max(m0, load(s + j));
-    m1 = max(m1, load(s + j + Vec::kWidth));
-    m2 = max(m2, load(s + j + 2 * Vec::kWidth));
-    m3 = max(m3, load(s + j + 3 * Vec::kWidth));
+    m0 = max(m0, at(j, Whole{}));
+    m1 = max(m1, at(j + Vec::kWidth, Whole{}));
+    m2 = max(m2, at(j + 2 * Vec::kWidth, Whole{}));
+    m3 = max(m3, at(j + 3 * Vec::kWidth, Whole{}));
   }
-  for (; j + Vec::kWidth <= keys; j += Vec::kWidth) m0 = max(m0, load(s + j));
+  for (; j + Vec::kWidth <= keys; j += Vec::kWidth) m0 = max(m0, at(j, Whole{}));
+  if (j < keys) at(j, First{keys - j});
   float largest = max_lane(max(max(m0, m1), max(m2, m3)));
   for (; j < keys; ++j) {
     if (!(s[j] <= largest)) largest = s[j];
   }
   return largest;
+}
+
+// Adds the bias and returns the largest score.
+VLA_INLINE float biased_max(float* s, const float* bias, int64_t keys) {
+  if (!bias) return largest_of(s, keys, [&](int64_t j, auto) { return load(s + j); });
+  const Vec to_log2 = splat(kLog2E);
+  return largest_of(s, keys, [&](int64_t j, auto part) {
+    const Vec biased = fma(load(bias + j, part), to_log2, load(s + j));
+    store(s + j, biased);
+    return biased;
+  });
 }
 
 // Replaces scores by 2^(score - largest) and returns their sum.

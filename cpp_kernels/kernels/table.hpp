@@ -23,7 +23,7 @@ void max_pool2d(const MaxPool2dArgs& args, Range out_rows);
 
 int64_t attention_packed_size(const AttentionArgs& args);
 int64_t attention_scratch(const AttentionArgs& args);
-void attention_pack(const AttentionArgs& args, Range kv_heads, float* packed);
+void attention_pack(const AttentionArgs& args, int64_t kv_head, float* packed);
 void attention(const AttentionArgs& args, int64_t head, Range queries, const float* packed, float* scratch);
 int64_t attention_scores_size(const AttentionArgs& args);
 void attention_scores(const AttentionArgs& args, int64_t head, Range queries, const float* packed, float* scores);

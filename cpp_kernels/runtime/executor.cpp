@@ -90,28 +90,40 @@ void for_queries(const AttentionRecord& op, const Team& team, Kernel kernel) {
   });
 }
 
-void execute_materialized(const AttentionRecord& op, const Team& team, const float* packed, float* scores) {
-  const auto of = [&](int64_t head) { return scores + head * op.scores_stride; };
+int64_t kv_head_of(const AttentionRecord& op, int64_t head) { return head / (op.args.heads / op.args.kv_heads); }
+
+void execute_materialized(const AttentionRecord& op, const Team& team) {
+  float* const packed_heads = team.workspace.shared;
+  const auto packed_kv = [&](int64_t kv_head) { return packed_heads + kv_head * op.head_stride; };
+  const auto packed = [&](int64_t head) { return packed_kv(kv_head_of(op, head)); };
+  const auto of = [&](int64_t head) { return packed_kv(op.args.kv_heads) + head * op.scores_stride; };
+  for_ranges(team, op.args.kv_heads, op.pack_chunks, [&](Range heads) {
+    for (int64_t h = heads.begin; h < heads.end; ++h) team.kernels.attention_pack(op.args, h, packed_kv(h));
+  });
   for_queries(op, team, [&](int64_t head, Range queries, int) {
-    team.kernels.attention_scores(op.args, head, queries, packed, of(head));
+    team.kernels.attention_scores(op.args, head, queries, packed(head), of(head));
   });
   for_queries(op, team, [&](int64_t head, Range queries, int) {
     team.kernels.attention_softmax(op.args, head, queries, of(head));
   });
   for_queries(op, team, [&](int64_t head, Range queries, int) {
-    team.kernels.attention_values(op.args, head, queries, packed, of(head));
+    team.kernels.attention_values(op.args, head, queries, packed(head), of(head));
   });
 }
 
 void execute(const AttentionRecord& op, const Team& team) {
-  float* packed = team.workspace.shared;
-  for_ranges(team, op.args.kv_heads, op.pack_chunks,
-             [&](Range heads) { team.kernels.attention_pack(op.args, heads, packed); });
-  if (op.method == AttentionMethod::kMaterialized) {
-    return execute_materialized(op, team, packed, packed + op.args.kv_heads * op.head_stride);
-  }
+  if (op.method == AttentionMethod::kMaterialized) return execute_materialized(op, team);
+  // Each thread packs keys and values for itself, into a cache of its own, when it comes to another key-value head: its
+  // chunks are neighbours, so that few heads are packed twice, and nobody waits for the packing of others.
+  auto* at_hand = reinterpret_cast<PackedHead*>(team.workspace.shared);
+  std::fill_n(at_hand, op.threads, PackedHead());
   for_queries(op, team, [&](int64_t head, Range queries, int thread) {
-    team.kernels.attention(op.args, head, queries, packed, team.workspace.of(thread));
+    float* packed = team.workspace.of(thread);
+    if (at_hand[thread].kv_head != kv_head_of(op, head)) {
+      at_hand[thread].kv_head = kv_head_of(op, head);
+      team.kernels.attention_pack(op.args, kv_head_of(op, head), packed);
+    }
+    team.kernels.attention(op.args, head, queries, packed, packed + op.head_stride);
   });
 }
 

@@ -52,13 +52,19 @@ struct MaxPool2dRecord {
 // With all scores in memory at once, or a few of them at a time.
 enum class AttentionMethod : int32_t { kFused = 0, kMaterialized = 1 };
 
+// The key-value head that a thread has packed, in a cache line of its own.
+struct alignas(kAlignment) PackedHead {
+  int64_t kv_head = -1;
+};
+
 struct AttentionRecord {
   AttentionArgs args;
   AttentionMethod method = AttentionMethod::kFused;
   int64_t tile_rows = 1;
+  int threads = 1;
   int64_t head_stride = 0;    // floats of packed keys and values per key-value head
   int64_t scores_stride = 0;  // floats of scores per head, where they are materialized
-  int64_t pack_chunks = 1;
+  int64_t pack_chunks = 1;  // where they are packed by all threads beforehand
   int64_t query_chunks = 1;  // per head
 };
 

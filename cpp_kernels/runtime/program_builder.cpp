@@ -312,19 +312,24 @@ void ProgramBuilder::attention(const std::string& label, const Operand& q, const
     keep(*bias);
   }
   record.tile_rows = kernels_.tile_rows;
-  record.head_stride = kernels_.attention_packed_size(args);
+  constexpr int64_t kLine = kAlignment / sizeof(float);
+  record.head_stride = ceil_div(kernels_.attention_packed_size(args), kLine) * kLine;
   record.pack_chunks = chunk_count(args.kv_heads, 2 * args.keys * args.head_dim * kCopyCost, sharing(y));
   const int64_t tiles = ceil_div(args.queries, record.tile_rows);
   const int64_t chunks = chunk_count(args.heads * tiles, 4 * record.tile_rows * args.keys * args.head_dim, sharing(y));
   record.query_chunks = query_chunks(chunks, args.heads, tiles, sharing(y).threads);
-  WorkspaceNeed& need = program_.workspace;
   record.method = method;
+  record.threads = sharing_.threads;
+  WorkspaceNeed need;
   if (method == AttentionMethod::kMaterialized) {
     record.scores_stride = kernels_.attention_scores_size(args);
+    need.shared = args.kv_heads * record.head_stride + args.heads * record.scores_stride;
   } else {
-    need.per_thread = std::max(need.per_thread, kernels_.attention_scratch(args));
+    need.shared = record.threads * static_cast<int64_t>(sizeof(PackedHead) / sizeof(float));
+    need.per_thread = record.head_stride + kernels_.attention_scratch(args);
   }
-  need.shared = std::max(need.shared, args.kv_heads * record.head_stride + args.heads * record.scores_stride);
+  WorkspaceNeed& most = program_.workspace;
+  most = {std::max(most.shared, need.shared), std::max(most.per_thread, need.per_thread)};
   for (const Operand* operand : {&q, &k, &v}) keep(*operand);
   add(label, record);
 }

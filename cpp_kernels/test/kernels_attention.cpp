@@ -91,15 +91,20 @@ void for_queries(const AttentionArgs& a, int64_t query_step, Body body) {
 
 Floats packed_kv(const KernelTable& table, const AttentionArgs& a) {
   Floats packed(static_cast<size_t>(a.kv_heads * table.attention_packed_size(a)), -777.25f);
-  for (int64_t h = 0; h < a.kv_heads; ++h) table.attention_pack(a, {h, h + 1}, packed.data());
+  const auto size = static_cast<size_t>(table.attention_packed_size(a));
+  for (int64_t h = 0; h < a.kv_heads; ++h) table.attention_pack(a, h, packed.data() + static_cast<size_t>(h) * size);
   return packed;
+}
+
+const float* packed_of(const KernelTable& table, const AttentionArgs& a, const Floats& packed, int64_t head) {
+  return packed.data() + head / (a.heads / a.kv_heads) * table.attention_packed_size(a);
 }
 
 void run_fused(const KernelTable& table, const AttentionArgs& a, int64_t query_step) {
   const Floats packed = packed_kv(table, a);
   Floats scratch(static_cast<size_t>(table.attention_scratch(a)), std::numeric_limits<float>::quiet_NaN());
   for_queries(a, query_step, [&](int64_t head, Range queries) {
-    table.attention(a, head, queries, packed.data(), scratch.data());
+    table.attention(a, head, queries, packed_of(table, a, packed, head), scratch.data());
   });
 }
 
@@ -109,11 +114,11 @@ void run_materialized(const KernelTable& table, const AttentionArgs& a, int64_t 
   Floats scores(size * static_cast<size_t>(a.heads), std::numeric_limits<float>::quiet_NaN());
   const auto of = [&](int64_t head) { return scores.data() + static_cast<size_t>(head) * size; };
   for_queries(a, query_step, [&](int64_t head, Range queries) {
-    table.attention_scores(a, head, queries, packed.data(), of(head));
+    table.attention_scores(a, head, queries, packed_of(table, a, packed, head), of(head));
   });
   for_queries(a, query_step, [&](int64_t head, Range queries) { table.attention_softmax(a, head, queries, of(head)); });
   for_queries(a, query_step, [&](int64_t head, Range queries) {
-    table.attention_values(a, head, queries, packed.data(), of(head));
+    table.attention_values(a, head, queries, packed_of(table, a, packed, head), of(head));
   });
 }
 
