@@ -20,9 +20,12 @@ from vla_simd_ros.graph.ir import Array, Graph, Lifetime
 from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
+from vla_simd_ros.policies.smolvla import SmolVlaPolicy
 from vla_simd_ros.policies.turbovla import TurboVlaPolicy
 
 BLOCK = "model.text.model.encoder.block.{}.layer."
+VLM = "model.vlm_with_expert.vlm.model."
+VISION = VLM + "vision_model."
 # What is looked up to find out the sizes of networks, or the names of their weights.
 LOOKED_UP = {
     "model.text.model.shared.weight": (32128, 512),
@@ -30,6 +33,15 @@ LOOKED_UP = {
     **{BLOCK.format(i) + "0.SelfAttention.q.weight": (512, 512) for i in range(6)},
     BLOCK.format(0) + "1.DenseReluDense.wi.weight": (2048, 512),
     "model.vision_encoder.model.layer.0.norm1.weight": (768,),
+    VISION + "embeddings.patch_embedding.weight": (768, 3, 16, 16),
+    VISION + "embeddings.position_embedding.weight": (1024, 768),
+    **{f"{VISION}encoder.layers.{i}.mlp.fc1.weight": (3072, 768) for i in range(12)},
+    VLM + "connector.modality_projection.proj.weight": (960, 12288),
+    VLM + "text_model.embed_tokens.weight": (49280, 960),
+    **{f"{VLM}text_model.layers.{i}.self_attn.q_proj.weight": (960, 960) for i in range(16)},
+    VLM + "text_model.layers.0.self_attn.k_proj.weight": (320, 960),
+    VLM + "text_model.layers.0.mlp.gate_proj.weight": (2560, 960),
+    "model.vlm_with_expert.lm_expert.layers.0.mlp.gate_proj.weight": (2048, 720),
 }
 
 
@@ -141,6 +153,25 @@ def test_turbovla_is_its_vision_encoder() -> None:
     assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(vision + trunk, rel=0.02)
     assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(76.5, abs=0.1)
     assert gigaflops(graph, Lifetime.EPISODE) == pytest.approx(2 * 12 * 12 * 12 * width**2 / 1e9, rel=0.02)
+
+
+def test_smolvla_reads_the_prefix_once_and_steps_are_its_expert() -> None:
+    """Layer by layer: 2 m n k for each product."""
+    graph = SmolVlaPolicy(hollow_checkpoint("smolvla", 480, 640, 6, 6)).build(48)
+    rows = 2 * 64 + 48 + 1
+    vision = 2 * 1024 * (3 * 256 * 768 + 12 * (4 * 768 * 768 + 2 * 768 * 3072 + 2 * 1024 * 768))
+    connector = 2 * 64 * 12288 * 960
+    layer = 2 * rows * (960 * (960 + 640 + 960 + 3 * 2560) + 2 * rows * 960)
+    last = 2 * rows * 960 * 640
+    memory = 8 * 2 * rows * 2 * 320 * 320
+    expected = 2 * (vision + connector) + 15 * layer + last + memory
+    assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(expected / 1e9, rel=0.01)
+    assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(487.4, abs=0.1)
+    shared = 720 * 960 * 2 + 3 * 720 * 2048
+    joint, cross = shared + 720 * 640 + 2 * (rows + 50) * 960, shared + 2 * rows * 960
+    step = 2 * 50 * (8 * (joint + cross) + 2 * 32 * 720 + 2 * 720 * 720)
+    assert gigaflops(graph, Lifetime.STEP) == pytest.approx(step / 1e9, rel=0.01)
+    assert gigaflops(graph, Lifetime.STEP) == pytest.approx(10.41, abs=0.01)
 
 
 def test_libero_views_give_128_visual_tokens() -> None:
