@@ -20,7 +20,7 @@ from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, DType, Lifetime
-from vla_simd_ros.graph.partition import Partition, partition, query_blocks
+from vla_simd_ros.graph.partition import Partition, cut_points, partition, query_blocks, single_blocks
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.inference import observation_inputs
 
@@ -63,7 +63,7 @@ def run_both(
 
 
 def cuts(compiled: CompiledPolicy) -> Iterator[Partition]:
-    for block in query_blocks(compiled)[:-1]:
+    for block in cut_points(compiled):
         yield partition(compiled, block)
 
 
@@ -145,9 +145,35 @@ def test_solver_steps_stay_behind_the_cut_and_get_what_they_read() -> None:
     np.testing.assert_array_equal(result["sample"], 1 + positive + positive * x)
 
 
-@pytest.mark.parametrize("block", ["second", "elsewhere"])
+def test_a_cut_before_the_solver_steps_leaves_them_alone() -> None:
+    cut = partition(tiny(), "second")
+    assert not cut.suffix.programs[Lifetime.QUERY].ops
+    assert {tensor.name for tensor in cut.boundary} == {"first.one", "second.two"}
+
+
+def test_single_blocks_in_turn_are_the_whole_policy(
+    policy: InstructedPolicy, values: dict[str, Array]
+) -> None:
+    executor = SimdExecutor(threads=1)
+    given = dict(values)
+    names = []
+    for name, alone in single_blocks(policy.compiled):
+        given |= run(alone, executor, given)
+        names.append(name)
+    assert tuple(names) == query_blocks(policy.compiled)
+    np.testing.assert_array_equal(given["action"], run(policy.compiled, executor, values)["action"])
+
+
+def test_solver_steps_are_in_no_single_block() -> None:
+    first, second = (alone for _, alone in single_blocks(tiny()))
+    assert set(first.outputs) == {"first.one", "early"}
+    assert set(second.outputs) == {"second.two"}
+    assert list(second.programs[Lifetime.QUERY].inputs) == ["x", "first.one"]
+
+
+@pytest.mark.parametrize("block", ["steps", "elsewhere"])
 def test_a_cut_that_cannot_be_made_is_refused(block: str) -> None:
-    with pytest.raises(GraphError, match=f"cannot be cut after '{block}', expected one of: first"):
+    with pytest.raises(GraphError, match=f"cannot be cut after '{block}', expected one of: first, second"):
         partition(tiny(), block)
 
 

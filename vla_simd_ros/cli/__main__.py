@@ -20,6 +20,7 @@ _COMMANDS = {
     "bench": ("bench_cmd", "measure latency, beside other runtimes on request"),
     "tune": ("tune_cmd", "choose what is fastest on this processor"),
     "supply": ("supply_cmd", "predict whether a policy keeps a controller supplied with actions"),
+    "split": ("split_cmd", "find where to cut a policy between two executors"),
     "policy-server": ("policy_server_cmd", "serve a policy to LeRobot's robot_client"),
     "report": ("report_cmd", "report on a recorded run"),
     "replay": ("replay_cmd", "compute a recorded run again and compare"),

@@ -50,13 +50,18 @@ class InstructedPolicy:
             outputs |= part.outputs
         return outputs
 
-    def parts(self, executable: Runnable, case: Case) -> Iterator[Part]:
-        """The same, pausing after each program and each step."""
+    def inputs(self, case: Case) -> dict[str, Array]:
+        """The runtime inputs of the episode and the query program, by name."""
         values = observation_inputs(self.spec, case.observation)
         if self.token_ids is not None:
             values["token_ids"] = self.token_ids
         if self.sampler is not None:
             values |= self.sampler.prefix_inputs(case.prefix)
+        return values
+
+    def parts(self, executable: Runnable, case: Case) -> Iterator[Part]:
+        """The same, pausing after each program and each step."""
+        values = self.inputs(case)
         for lifetime in (Lifetime.EPISODE, Lifetime.QUERY):
             inputs = {name: values[name] for name in self.compiled.programs[lifetime].inputs}
             yield Part(lifetime, None, executable.run(lifetime, inputs))

@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vla_simd_ros.graph.errors import GraphError
@@ -42,16 +42,24 @@ def query_blocks(compiled: CompiledPolicy) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_stages(compiled.programs[Lifetime.QUERY].ops)))
 
 
+def cut_points(compiled: CompiledPolicy) -> tuple[str, ...]:
+    """The blocks after which the policy can be cut: all but the last, and that too where solver steps
+    follow."""
+    blocks = query_blocks(compiled)
+    return blocks if compiled.programs[Lifetime.STEP].ops else blocks[:-1]
+
+
 def partition(compiled: CompiledPolicy, after: str) -> Partition:
     """Cut ``compiled`` after the block ``after``.
 
     Raises GraphError where the query program has no such block, or nothing comes after it.
     """
     query = compiled.programs[Lifetime.QUERY]
-    blocks = query_blocks(compiled)
-    if after not in blocks[:-1]:
-        expected = ", ".join(blocks[:-1]) or "a policy of more than one block"
+    possible = cut_points(compiled)
+    if after not in possible:
+        expected = ", ".join(possible) or "a policy of more than one block"
         raise GraphError(f"the query program cannot be cut after '{after}', expected one of: {expected}")
+    blocks = query_blocks(compiled)
     first = blocks[: blocks.index(after) + 1]
     stages = _stages(query.ops)
     before = [op for op, stage in zip(query.ops, stages, strict=True) if stage in first]
@@ -66,6 +74,24 @@ def partition(compiled: CompiledPolicy, after: str) -> Partition:
         boundary=boundary,
         blocks=(first, blocks[len(first) :]),
     )
+
+
+def single_blocks(compiled: CompiledPolicy) -> Iterator[tuple[str, CompiledPolicy]]:
+    """Each block of the query program as a policy of its own, in order, whose outputs are what later blocks
+    and solver steps read, under their own names, and the policy's results. Solver steps are in none."""
+    query, step = compiled.programs[Lifetime.QUERY].ops, compiled.programs[Lifetime.STEP].ops
+    stages = _stages(query)
+    remaining = [*query, *step]
+    computed: set[Tensor] = set()
+    for block in dict.fromkeys(stages):
+        ops = [op for op, stage in zip(query, stages, strict=True) if stage == block]
+        remaining = [op for op in remaining if op not in ops]
+        given = {t: None for op in ops for t in op.operands() if t in computed}
+        own = {op.output for op in ops}
+        computed |= own
+        outputs = {t.name: t for t in _crossing(ops, remaining)}
+        outputs |= {name: t for name, t in compiled.outputs.items() if t in own}
+        yield block, _side(compiled, ops, tuple(given), outputs)
 
 
 def _stages(ops: Sequence[Op]) -> list[str]:

@@ -1,0 +1,203 @@
+"""``vla_simd split``: where to cut a policy between two executors, from the costs of its blocks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vla_simd_ros.cli.arguments import add_int8, add_num_steps
+from vla_simd_ros.hybrid.split_search import Resources, Split, best_split, splits
+from vla_simd_ros.hybrid.stage_costs import StageCosts, read_costs, write_costs
+
+_EXECUTORS = ("torch", "simd")
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_INSTRUCTION = "put the tape into the box"
+_SEED = 0
+
+
+def add_parser(commands: Any) -> None:
+    """Add this command to argparse's ``commands``."""
+    parser = commands.add_parser(
+        "split",
+        help="find where to cut a policy between two executors",
+        description="Measure each block of a policy on two executors, or read such costs from a file, and "
+        "predict for every cut how fast frames follow each other when the executors work on consecutive "
+        "ones. The memory of a side is that of the weights it reads for each frame.",
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("checkpoint", nargs="?", type=Path, help="LeRobot pretrained_model folder")
+    source.add_argument("--costs", type=Path, metavar="FILE", help="costs to read instead of measuring")
+    measured = parser.add_argument_group("measurement")
+    measured.add_argument(
+        "--prefix", choices=_EXECUTORS, default="torch", help="the first executor (default: torch)"
+    )
+    measured.add_argument(
+        "--prefix-threads", type=_count, default=1, metavar="N", help="its threads (default: 1)"
+    )
+    measured.add_argument(
+        "--repeats", type=_count, default=10, metavar="N", help="runs of a block (default: 10)"
+    )
+    measured.add_argument("--instruction", default=_INSTRUCTION, metavar="TEXT", help="where one is taken")
+    measured.add_argument("--save-costs", type=Path, metavar="FILE", help="write the costs there")
+    add_int8(measured)
+    add_num_steps(measured)
+    limits = parser.add_argument_group("limits")
+    limits.add_argument(
+        "--cpu-threads",
+        type=_count,
+        metavar="N",
+        help="threads of the second executor (default: 1 to measure with, those of the file with --costs)",
+    )
+    limits.add_argument("--gpu-memory", type=_size, metavar="SIZE", help="of the first executor, as in 8GiB")
+    limits.add_argument("--cpu-memory", type=_size, metavar="SIZE", help="of the second executor")
+    limits.add_argument(
+        "--gpu-load",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of its time that others take (default: 0)",
+    )
+    limits.add_argument(
+        "--cpu-load",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of its time that others take (default: 0)",
+    )
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="write all cuts and the best one as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure or read, and print. Raises CostError where no cut is possible."""
+    costs = read_costs(args.costs) if args.costs else _measure(args)
+    if args.save_costs:
+        write_costs(costs, args.save_costs)
+    resources = Resources(
+        prefix_memory=args.gpu_memory,
+        suffix_memory=args.cpu_memory,
+        suffix_threads=args.cpu_threads,
+        prefix_load=args.gpu_load,
+        suffix_load=args.cpu_load,
+    )
+    candidates = splits(costs, resources)
+    print("\n".join([costs.source, "", *format_splits(candidates)]))
+    best = best_split(candidates)
+    print(f"\n{_verdict(best, len(costs.blocks))}")
+    if args.plan:
+        args.plan.write_text(json.dumps(_plan(candidates, best, costs), indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def format_splits(candidates: Sequence[Split]) -> list[str]:
+    """A table, one line for each cut; times in milliseconds, memory in MiB."""
+    titles = (
+        "blocks",
+        "after",
+        "prefix",
+        "transfer",
+        "suffix",
+        "interval",
+        "latency",
+        "prefix MiB",
+        "suffix MiB",
+    )
+    rows = [
+        (
+            str(split.blocks),
+            split.after or "-",
+            *(_ms(value) for value in _times(split)),
+            f"{split.prefix_bytes / 2**20:.1f}",
+            f"{split.suffix_bytes / 2**20:.1f}",
+        )
+        for split in candidates
+    ]
+    widths = [max(len(row[i]) for row in (titles, *rows)) for i in range(len(titles))]
+    lines = [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in (titles, *rows)
+    ]
+    return [
+        f"{line}  {'; '.join(split.obstacles)}".rstrip() if split else line
+        for line, split in zip(lines, (None, *candidates), strict=True)
+    ]
+
+
+def _times(split: Split) -> tuple[float, ...]:
+    return split.prefix_s, split.transfer_s, split.suffix_s, split.interval_s, split.latency_s
+
+
+def _ms(seconds: float) -> str:
+    return "-" if math.isinf(seconds) else f"{seconds * 1e3:.2f}"
+
+
+def _verdict(best: Split, count: int) -> str:
+    if best.blocks == count:
+        where = "all blocks on the first executor"
+    elif not best.blocks:
+        where = "all blocks on the second executor"
+    else:
+        where = f"the cut after {best.after}"
+    return (
+        f"Best: {where}: a frame every {_ms(best.interval_s)} ms ({_ms(best.latency_s)} ms each), "
+        f"against {_ms(best.latency_s)} ms when frames do not overlap"
+    )
+
+
+def _plan(candidates: Sequence[Split], best: Split, costs: StageCosts) -> dict[str, Any]:
+    return {
+        "source": costs.source,
+        "best": _described(best),
+        "splits": [_described(split) for split in candidates],
+    }
+
+
+def _described(split: Split) -> dict[str, Any]:
+    values = {**split.__dict__, "interval_s": split.interval_s, "latency_s": split.latency_s}
+    return {name: None if value in (math.inf,) else value for name, value in values.items()}
+
+
+def _measure(args: argparse.Namespace) -> StageCosts:
+    from vla_simd_ros.benchmarks.conditions import busy_warning
+    from vla_simd_ros.checkpoints import load_checkpoint
+    from vla_simd_ros.executors.settings import EngineSettings
+    from vla_simd_ros.fidelity.cases import random_cases
+    from vla_simd_ros.fidelity.programs import instruct
+    from vla_simd_ros.hybrid.measure_costs import measure_costs
+    from vla_simd_ros.inference import make_executor
+
+    if warning := busy_warning():
+        print(f"warning: {warning}", file=sys.stderr)
+    checkpoint = load_checkpoint(args.checkpoint)
+    policy = instruct(checkpoint, args.instruction, args.int8)
+    (case,) = random_cases(checkpoint, 1, _SEED, num_steps=args.num_steps)
+    prefix = make_executor(args.prefix, EngineSettings(threads=args.prefix_threads))
+    suffix = make_executor("simd", EngineSettings(threads=args.cpu_threads or 1))
+    return measure_costs(
+        policy, case, prefix, suffix, args.repeats, lambda text: print(text, file=sys.stderr, flush=True)
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number, expected 1 or more")
+    return int(text)
+
+
+def _size(text: str) -> int:
+    """A number of bytes."""
+    found = re.fullmatch(r"([0-9.]+) *([A-Za-z]*)", text)
+    try:
+        if found is None or found[2] not in _UNITS:
+            raise ValueError
+        return round(float(found[1]) * _UNITS[found[2]])
+    except ValueError:
+        units = ", ".join(unit for unit in _UNITS if unit)
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no size, expected a number and one of {units}"
+        ) from None
