@@ -85,7 +85,9 @@ def _episode(policy: InstructedPolicy, names: Mapping[Tensor, str]) -> dict[str,
     given = [] if policy.token_ids is None else [torch.from_numpy(policy.token_ids)]
     with torch.no_grad():
         results = module(*given)
-    return {names[t]: value.numpy() for t, value in zip(program.provides, results, strict=True)}
+    # Without gaps: the peers are told where the values lie.
+    arrays = (np.ascontiguousarray(value.numpy()) for value in results)
+    return {names[tensor]: array for tensor, array in zip(program.provides, arrays, strict=True)}
 
 
 def argument_name(name: str) -> str:
