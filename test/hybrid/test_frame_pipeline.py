@@ -1,0 +1,230 @@
+"""Frames through two stages that the test holds and lets go, on a clock that the test turns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vla_simd_ros.hybrid.frame_pipeline import (
+    Drop,
+    FramePipeline,
+    FrameResult,
+    PipelineError,
+)
+
+PATIENCE_S = 30.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Gate:
+    """A stage that waits until the test lets it go, and says when it has begun."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.began: list[Any] = []
+        self._changed = threading.Condition()
+        self._let = 0
+
+    def __call__(self, value: Any) -> Any:
+        with self._changed:
+            self.began.append(value)
+            self._changed.notify_all()
+            number = len(self.began)
+            assert self._changed.wait_for(lambda: self._let >= number, PATIENCE_S)
+        return (*value, self.name) if isinstance(value, tuple) else (value, self.name)
+
+    def wait_begun(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.began) >= count, PATIENCE_S)
+
+    def let(self, count: int = 1) -> None:
+        with self._changed:
+            self._let += count
+            self._changed.notify_all()
+
+
+class Record:
+    """What the pipeline told."""
+
+    def __init__(self) -> None:
+        self.results: list[FrameResult] = []
+        self.drops: list[tuple[int, Drop]] = []
+        self.failures: list[PipelineError] = []
+        self._changed = threading.Condition()
+
+    def tell(self, what: list[Any]) -> Callable[..., None]:
+        def add(*values: Any) -> None:
+            with self._changed:
+                what.append(values[0] if len(values) == 1 else values)
+                self._changed.notify_all()
+
+        return add
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(condition, PATIENCE_S)
+
+
+class Bench:
+    """A pipeline of two gates."""
+
+    def __init__(self, prefix: Any = None, suffix: Any = None, stall_s: float = 5.0) -> None:
+        self.prefix, self.suffix = prefix or Gate("prefix"), suffix or Gate("suffix")
+        self.clock, self.record = Clock(), Record()
+        self.pipeline = FramePipeline(
+            self.prefix,
+            self.suffix,
+            on_result=self.record.tell(self.record.results),
+            on_drop=self.record.tell(self.record.drops),
+            on_failure=self.record.tell(self.record.failures),
+            clock=self.clock,
+            stall_s=stall_s,
+        )
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    for gate in (made.prefix, made.suffix):
+        gate.let(1000)
+    made.pipeline.close(PATIENCE_S)
+
+
+def test_both_stages_work_at_the_same_time(bench: Bench) -> None:
+    bench.pipeline.submit("a")
+    bench.prefix.wait_begun(1)
+    bench.clock.now = 0.3
+    bench.prefix.let()
+    bench.suffix.wait_begun(1)
+    bench.pipeline.submit("b")
+    bench.prefix.wait_begun(2)  # while the suffix is still on the first one
+    bench.clock.now = 0.5
+    bench.suffix.let()
+    bench.record.wait(lambda: len(bench.record.results) == 1)
+    (result,) = bench.record.results
+    assert (result.number, result.value) == (0, ("a", "prefix", "suffix"))
+    assert result.latency_s == 0.5
+    assert result.times.prefix_ended == result.times.suffix_began == 0.3
+
+
+def test_the_newest_frame_waits_for_the_prefix(bench: Bench) -> None:
+    bench.pipeline.submit("a")
+    bench.prefix.wait_begun(1)
+    for value in "bcd":
+        bench.pipeline.submit(value)
+    assert bench.record.drops == [(1, Drop.PREFIX_BUSY), (2, Drop.PREFIX_BUSY)]
+    bench.prefix.let()
+    bench.suffix.wait_begun(1)
+    bench.prefix.let()
+    bench.suffix.let(2)
+    bench.record.wait(lambda: len(bench.record.results) == 2)
+    assert [result.number for result in bench.record.results] == [0, 3]
+    counts = bench.pipeline.counts
+    assert (counts.submitted, counts.finished, counts.under_way) == (4, 2, 0)
+
+
+def test_the_newest_frame_waits_for_the_suffix(bench: Bench) -> None:
+    bench.prefix.let(3)
+    for number, value in enumerate("abc"):
+        bench.pipeline.submit(value)
+        bench.prefix.wait_begun(number + 1)
+        if not number:
+            bench.suffix.wait_begun(1)
+    bench.record.wait(lambda: bool(bench.record.drops))
+    assert bench.record.drops == [(1, Drop.SUFFIX_BUSY)]
+    bench.suffix.let(2)
+    bench.record.wait(lambda: len(bench.record.results) == 2)
+    assert [result.value[0] for result in bench.record.results] == ["a", "c"]
+
+
+@pytest.mark.parametrize("bad", ["prefix", "suffix"])
+def test_a_stage_that_raises_is_reported_and_nothing_comes_after(bad: str) -> None:
+    def fail(value: Any) -> Any:
+        raise ValueError("no memory left")
+
+    bench = Bench(**{"prefix": lambda value: value, "suffix": lambda value: value, bad: fail})
+    bench.pipeline.submit("a")
+    bench.record.wait(lambda: bool(bench.record.failures))
+    (failure,) = bench.record.failures
+    assert str(failure) == f"the {bad} failed on frame 0: no memory left"
+    assert isinstance(failure.__cause__, ValueError)
+    assert bench.record.drops == [(0, Drop.FAILED)]
+    with pytest.raises(PipelineError, match="the pipeline is closed"):
+        bench.pipeline.submit("b")
+    bench.pipeline.close(PATIENCE_S)
+    assert not bench.record.results
+    assert bench.pipeline.counts.under_way == 0
+
+
+def test_a_stage_that_stalls_is_found_and_its_late_result_counts_no_more(bench: Bench) -> None:
+    bench.pipeline.submit("a")
+    bench.prefix.wait_begun(1)
+    bench.prefix.let()
+    bench.suffix.wait_begun(1)
+    bench.pipeline.submit("b")
+    bench.prefix.wait_begun(2)
+    bench.clock.now = 5.0
+    bench.pipeline.check()
+    assert not bench.record.failures
+    bench.clock.now = 5.1
+    bench.pipeline.check()
+    (failure,) = bench.record.failures
+    assert "stalled on frame" in str(failure)
+    assert "5.100 s, longer than 5 s" in str(failure)
+    assert sorted(bench.record.drops) == [(0, Drop.FAILED), (1, Drop.FAILED)]
+    bench.prefix.let()
+    bench.suffix.let()
+    bench.pipeline.close(PATIENCE_S)
+    assert not bench.record.results
+
+
+def test_closing_accounts_for_every_frame(bench: Bench) -> None:
+    bench.prefix.let()
+    bench.pipeline.submit("a")
+    bench.suffix.wait_begun(1)
+    bench.pipeline.submit("b")
+    bench.prefix.wait_begun(2)
+    bench.pipeline.submit("c")
+    bench.prefix.let()
+    bench.suffix.let()
+    bench.pipeline.close(PATIENCE_S)
+    counts = bench.pipeline.counts
+    assert counts.under_way == 0
+    assert counts.submitted == 3
+    assert len(bench.record.drops) + len(bench.record.results) == 3
+    bench.pipeline.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(["submit", "prefix", "suffix"]), max_size=40))
+def test_results_come_in_order_and_every_frame_is_accounted_for(moves: list[str]) -> None:
+    bench = Bench()
+    for move in moves:
+        if move == "submit":
+            bench.pipeline.submit(None)
+        else:
+            getattr(bench, move).let()
+    for gate in (bench.prefix, bench.suffix):
+        gate.let(1000)
+    bench.record.wait(lambda: len(bench.record.results) + len(bench.record.drops) == moves.count("submit"))
+    bench.pipeline.close(PATIENCE_S)
+    assert bench.pipeline.counts.under_way == 0
+    numbers = [result.number for result in bench.record.results]
+    dropped = [number for number, _ in bench.record.drops]
+    assert numbers == sorted(set(numbers))
+    assert sorted(numbers + dropped) == list(range(moves.count("submit")))
+    if moves.count("submit"):
+        assert numbers[-1] == moves.count("submit") - 1, "the newest frame has a result"
