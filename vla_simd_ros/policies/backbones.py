@@ -65,8 +65,9 @@ def backbone_name(checkpoint: Checkpoint, field: str) -> str:
 
 def stated_by_name(checkpoint: Checkpoint, field: str) -> Stated | None:
     """The configuration of the backbone that ``field`` of config.json names, a folder or a published one."""
+    folder = checkpoint.named_folder(field)
+    found = None if folder is None else _read(folder / CONFIG)
     name = backbone_name(checkpoint, field)
-    found = _read(Path(name) / CONFIG)
     if found is None and name in _PUBLISHED:
         return Stated(_PUBLISHED[name], f"{field} '{name}'")
     return found
