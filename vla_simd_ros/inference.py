@@ -23,7 +23,7 @@ from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.observation import Observation, blank_observation, observation_inputs
 from vla_simd_ros.policies.base import PolicyDefinition, PolicySpec, Solver
 from vla_simd_ros.policies.registry import define_policy
-from vla_simd_ros.sampling import Plan, Prefix, Sampler, one_pass
+from vla_simd_ros.sampling import Plan, Prefix, make_sampler, one_pass
 from vla_simd_ros.tuning.tuned import resolve
 
 __all__ = [
@@ -131,6 +131,7 @@ class Policy:
         self.int8 = self._programs.int8
         """The groups of layers that are computed in int8; see :mod:`vla_simd_ros.graph.int8_groups`."""
         self._active: Executable | None = None
+        self._instruction = ""
         if not self.spec.uses_instruction:
             self._active = self._programs.executable(None)
             self._active.run(Lifetime.EPISODE, {})
@@ -186,13 +187,17 @@ class Policy:
     def set_instruction(self, text: str) -> float:
         """Run the episode program for an instruction; returns the milliseconds spent, compiling included.
 
-        A longer text than the policy takes is cut, and ``instruction_truncated`` set. A policy without
-        instruction ignores it. Raises :class:`InputError` for an empty text; no instruction is set then.
+        One that is set already costs nothing. A longer text than the policy takes is cut, and
+        ``instruction_truncated`` set. A policy without instruction ignores it. Raises :class:`InputError`
+        for an empty text; no instruction is set then.
         """
         programs = self._open()
         if self._tokenizer is None:
             return 0.0
+        if self._active is not None and text == self._instruction:
+            return 0.0
         start = time.perf_counter_ns()
+        # Nothing is set while this runs, and where it fails.
         self._active = None
         try:
             tokens = self._tokenizer.tokenize(text)
@@ -201,7 +206,7 @@ class Policy:
         programs.check_stored()
         executable = programs.executable(len(tokens.ids))
         executable.run(Lifetime.EPISODE, {"token_ids": np.array(tokens.ids, np.int32)})
-        self._active = executable
+        self._active, self._instruction = executable, text
         self.instruction_truncated = tokens.truncated
         return (time.perf_counter_ns() - start) / _NS_PER_MS
 
@@ -262,6 +267,13 @@ class Policy:
                 raise one_pass(self.name, name)
         return None
 
+    def noise(self, seed: int, num_steps: int | None = None) -> Array:
+        """The noise that a ``seed`` stands for, for a query of ``num_steps`` steps. Raises InputError for a
+        number of steps that the policy cannot do, or one that does not iterate."""
+        if self._sampler is None:
+            raise one_pass(self.name, "noise")
+        return self._sampler.noise(seed, num_steps)
+
     def warm_up(self) -> None:
         """Run every program once on zeros, so that the first query is as fast as the others."""
         programs = self._open()
@@ -305,15 +317,6 @@ class Policy:
         if self._programs is None:
             raise RuntimeError(f"the policy '{self.name}' is closed")
         return self._programs
-
-
-def make_sampler(definition: PolicyDefinition, seed: int | None) -> Sampler | None:
-    """What repeats the steps of a policy; None for one pass. Raises InputError for a seed that is no use."""
-    if definition.solver is not None:
-        return Sampler(definition.spec, definition.solver, seed)
-    if seed is not None:
-        raise InputError(f"seed is {seed}, but the policy '{definition.spec.type}' draws no noise")
-    return None
 
 
 def make_executor(name: str, settings: EngineSettings) -> Executor:

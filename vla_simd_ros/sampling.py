@@ -11,7 +11,7 @@ import numpy as np
 from vla_simd_ros.executors.base import InputError, Runnable
 from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.observation import finite_rows
-from vla_simd_ros.policies.base import GuidedSolver, PolicySpec, Solver
+from vla_simd_ros.policies.base import GuidedSolver, PolicyDefinition, PolicySpec, Solver
 
 DEFAULT_MAX_GUIDANCE_WEIGHT = 10.0
 """How hard a step may be drawn to the prefix where nothing else is said."""
@@ -65,16 +65,23 @@ class Sampler:
     ) -> Plan:
         """The steps of a query. Raises InputError for what does not fit."""
         steps = self._steps(num_steps, None if prefix is None else prefix.max_guidance_weight)
-        return Plan(steps, self.draw(len(steps)) if noise is None else self._checked(noise, len(steps)))
+        count = len(steps)
+        return Plan(
+            steps, self._draw(self._generator, count) if noise is None else self._checked(noise, count)
+        )
+
+    def noise(self, seed: int, num_steps: int | None = None) -> Array:
+        """The noise that ``seed`` stands for; nothing is drawn. Raises InputError."""
+        return self._draw(np.random.default_rng(seed), len(self._steps(num_steps, None)))
 
     def blank_plan(self) -> Plan:
         """The steps of a query of the default length from noise of zeros; nothing is drawn."""
         steps = self._steps(None, None)
         return Plan(steps, np.zeros(self._noise_shape(len(steps)), np.float32))
 
-    def draw(self, count: int) -> Array:
+    def _draw(self, generator: np.random.Generator, count: int) -> Array:
         """Noise for ``count`` steps from N(0, 1)."""
-        return self._generator.standard_normal(self._noise_shape(count), np.float32)
+        return generator.standard_normal(self._noise_shape(count), np.float32)
 
     def prefix_inputs(self, prefix: Prefix | None) -> dict[str, Array]:
         """The inputs of the query program for a prefix, or none. Raises InputError for what does not fit."""
@@ -157,3 +164,22 @@ class Sampler:
             known = ", ".join(solver.schedules)
             raise InputError(f"prefix: schedule '{prefix.schedule}' is unknown, expected one of {known}")
         return finite_rows("prefix", given), min(prefix.horizon or len(given), len(given))
+
+
+def make_sampler(definition: PolicyDefinition, seed: int | None) -> Sampler | None:
+    """What repeats the steps of a policy; None for one pass. Raises InputError for a seed that is no use."""
+    if definition.solver is not None:
+        return Sampler(definition.spec, definition.solver, seed)
+    if seed is not None:
+        raise InputError(f"seed is {seed}, but the policy '{definition.spec.type}' draws no noise")
+    return None
+
+
+def check_sampling(definition: PolicyDefinition, num_steps: int | None, seed: int | None) -> None:
+    """Raise InputError where a policy cannot be asked for so many steps, or has no use for a seed."""
+    sampler = make_sampler(definition, seed)
+    if num_steps is None:
+        return
+    if sampler is None:
+        raise one_pass(definition.spec.type, "num_steps")
+    sampler.noise(0, num_steps)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_diffusion import SETTINGS as DIFFUSION
+from small_diffusion import SIZES as DIFFUSION_SIZES
 
 from vla_simd_ros.checkpoints.synthesis import POLICY_TYPES, Camera, Options, make_checkpoint
 from vla_simd_ros.cli import demo_cmd
@@ -223,3 +225,21 @@ def test_a_checkpoint_of_another_robot_is_one_line_of_text(
     assert main(["demo", "--checkpoint", str(tmp_path / "act")]) == 2
     assert "looks through cameras top; the simulated robot has front, wrist" in capsys.readouterr().err
     assert not started
+
+
+def test_steps_and_seed_are_for_policies_that_iterate(
+    started: list[list[str]], checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option, words in (("--num-steps=4", "it takes no num_steps"), ("--seed=4", "draws no noise")):
+        assert main(["demo", "--checkpoint", str(checkpoint), option]) == 2
+        assert words in capsys.readouterr().err
+    make_checkpoint(
+        "diffusion",
+        tmp_path / "c",
+        Options(cameras=(Camera("front", 64, 96),), sizes=DIFFUSION_SIZES, settings=DIFFUSION),
+    )
+    found = settings(started, "--checkpoint", str(tmp_path / "c"), "--num-steps", "4", "--seed", "7")
+    policy = found["parameters"]["policy_node"]
+    assert (policy["num_steps"], policy["seed"]) == ("4", "7")
+    assert main(["demo", "--checkpoint", str(tmp_path / "c"), "--num-steps=999"]) == 2
+    assert "num_steps is 999" in capsys.readouterr().err

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from iterating_policy import SIDE, STATE, IteratingPolicy
 
+from vla_simd_ros import inference
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli.__main__ import main
+from vla_simd_ros.fidelity import observations
 
 SIZES = {"dim_model": 16, "heads": 2, "feedforward": 24, "encoder_layers": 1, "decoder_layers": 1}
 
@@ -97,3 +100,28 @@ def test_what_cannot_be_forecast_is_one_line(
     assert main(["supply", *(names.get(argument, argument) for argument in arguments)]) == 2
     error = capsys.readouterr().err
     assert words in error.splitlines()[-1] and "Traceback" not in error
+
+
+def test_a_policy_that_iterates_is_measured_with_its_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(cameras=(Camera("front", SIDE, SIDE),), state_dim=STATE, sizes=SIZES)
+    make_checkpoint("act", tmp_path / "c", options)
+    for user in (inference, observations):
+        monkeypatch.setattr(user, "define_policy", lambda checkpoint: IteratingPolicy(noise_per_step=True))
+    arguments = ["supply", str(tmp_path / "c"), "--queries", "2", "--threads", "1", "--seed", "1"]
+    for steps in ([], ["--num-steps", "6"]):
+        assert main([*arguments, *steps]) == 0
+        assert f"1 threads, {steps[-1] if steps else 4} steps" in capsys.readouterr().out
+    assert main([*arguments, "--num-steps", "3"]) == 2
+    assert "num_steps is 3: expected an even number" in capsys.readouterr().err
+
+
+def test_steps_of_a_policy_of_one_pass_are_refused(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["supply", folder, "--queries", "2", "--num-steps", "3"]) == 2
+    assert (
+        "the policy 'act' computes its actions in one pass, it takes no num_steps" in capsys.readouterr().err
+    )
+    with pytest.raises(SystemExit):
+        main(["supply", folder, "--num-steps", "0"])
+    assert "'0' is no number of steps, expected 1 or more" in capsys.readouterr().err

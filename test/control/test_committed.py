@@ -207,3 +207,18 @@ def test_executed_rows_are_bounded_and_fill_what_was_missed() -> None:
     assert [row[0] for row in rows] == [1, 1, 1, 2]
     rows.clear()
     assert not len(rows)
+
+
+def test_the_chunk_in_execution_goes_on_after_the_committed_rows() -> None:
+    """Row i of the new chunk is the row of the chunk in execution that is nearest to its time."""
+    chunk = np.arange(8.0)[:, None] * 10
+    # Two rows executed, then row 3 of the chunk at 1200.
+    prefix = CommittedPrefix(1, 4, 3, 1000, 100, 2, np.zeros((4, 1)))
+    for stamp_ns, first, rows in (
+        (1100, 1, [30, 40, 50, 60, 70]),
+        (1100, 4, [60, 70]),
+        (1130, 1, [30, 40, 50, 60, 70]),
+        (1160, 1, [40, 50, 60, 70]),
+        (1900, 0, []),
+    ):
+        assert prefix.remaining(chunk, stamp_ns, 100, first, 8)[:, 0].tolist() == rows

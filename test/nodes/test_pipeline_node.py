@@ -42,9 +42,17 @@ class NotingPipeline:
 
 class NotingNode(PipelineNode[NotingPipeline]):
     def __init__(self, **node_options: Any) -> None:
-        parameters = [Param("size", 1, "Size of the pump.", minimum=0, maximum=9)]
+        parameters = [
+            Param("size", 1, "Size of the pump.", minimum=0, maximum=9),
+            Param("speed", 1, "Strokes per second.", minimum=0, maximum=9, live=True),
+        ]
         super().__init__("noting_node", "pump", parameters, (ParameterError,), **node_options)
         self.made: list[NotingPipeline] = []
+
+    def _change(self, name: str, value: Any) -> None:
+        if value == 7:
+            raise ParameterError("speed: got 7, at which the pump hums")
+        self.made[-1].calls.append(f"{name}={value}")
 
     def _make_pipeline(self, values: dict[str, Any]) -> NotingPipeline:
         if not values["size"]:
@@ -104,3 +112,30 @@ def test_diagnostics_before_and_after_configuration(ros: Any) -> None:
     ros.spin_until(lambda: ("noting_node: pump", "not configured") in seen, "diagnostics")
     node.trigger_configure()
     ros.spin_until(lambda: ("noting_node: pump", "pumping") in seen, "diagnostics of the pipeline")
+
+
+def test_a_live_parameter_can_be_set_while_the_node_is_active(ros: Any) -> None:
+    node = ros.add(NotingNode, speed=2)
+    assert node.set_parameters([Parameter("speed", value=3)])[0].successful
+    assert node.made == [], "before, it is one as the others"
+    node.trigger_configure()
+    node.trigger_activate()
+    assert node.set_parameters([Parameter("speed", value=4)])[0].successful
+    assert node.made[0].calls == ["activate", "speed=4"]
+    for name, value, words in (
+        ("speed", 10, "speed: got 10, expected 0 to 9"),
+        ("speed", 7, "at which the pump hums"),
+        ("size", 2, "size: the node is active; clean it up first"),
+    ):
+        result = node.set_parameters([Parameter(name, value=value)])[0]
+        assert not result.successful and words in result.reason
+    together = [Parameter("speed", value=5), Parameter("size", value=2)]
+    assert not node.set_parameters_atomically(together).successful
+    assert node.made[0].calls == ["activate", "speed=4"]
+    assert (node.get_parameter("speed").value, node.get_parameter("size").value) == (4, 1)
+
+
+def test_the_range_of_a_parameter_is_described(ros: Any) -> None:
+    descriptor = ros.add(NotingNode).describe_parameter("speed")
+    assert descriptor.description == "Strokes per second."
+    assert descriptor.additional_constraints == "0 to 9"

@@ -21,7 +21,7 @@ from std_msgs.msg import Float64, String, UInt64
 from std_srvs.srv import Trigger
 from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState, QueryTiming
 
-from vla_simd_ros.inference import InputError, Observation, Query, Timing
+from vla_simd_ros.inference import InputError, Observation, Prefix, Query, Timing
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.messages import nanoseconds, stamp
 from vla_simd_ros.nodes.policy_node import PolicyNode
@@ -44,7 +44,9 @@ class FakePolicy:
     def __init__(self, spec: PolicySpec = SPEC) -> None:
         self.spec = spec
         self.supports_prefix = spec.takes_prefix
-        self.prefixes: list[np.ndarray] = []
+        self.solver: Any = None
+        self.prefixes: list[Prefix] = []
+        self.sampled: list[dict[str, Any]] = []
         self.instructions: list[str] = []
         self.observations: list[Observation] = []
         self.instruction_truncated = False
@@ -57,18 +59,26 @@ class FakePolicy:
     def set_instruction(self, text: str) -> float:
         if text == "?":
             raise InputError("the instruction '?' has no words")
+        if self.instructions[-1:] == [text]:
+            return 0.0
         self.instructions.append(text)
         self.instruction_truncated = len(text.split()) > 32
         return 7.0
 
-    def query(self, observation: Observation, prefix: np.ndarray | None = None) -> Query:
+    def noise(self, seed: int, num_steps: int | None = None) -> np.ndarray:
+        if num_steps == 7:
+            raise InputError("num_steps is 7: expected an even number")
+        return np.array([seed])
+
+    def query(self, observation: Observation, prefix: Prefix | None = None, **sampled: Any) -> Query:
         self.observations.append(observation)
+        self.sampled.append(sampled)
         if prefix is not None:
             self.prefixes.append(prefix)
         if self.gate is not None:
             assert self.gate.acquire(timeout=20.0)
         assert observation.state is not None
-        rows = observation.state[None, :] + 0.1 * np.arange(4)[:, None]
+        rows = np.atleast_2d(observation.state)[-1:] + 0.1 * np.arange(4)[:, None]
         if self.spoil is not None:
             rows = self.spoil(rows)
         time.sleep(0.0245)  # as long as it says
@@ -600,7 +610,9 @@ def test_committed_rows_are_the_first_of_a_chunk_for_a_policy_that_continues_the
     assert robot.observe(age_ms=50) == captured
     chunk = robot.await_chunk()
     assert chunk.frozen == 2
-    assert robot.policy.prefixes[0] == pytest.approx(np.rad2deg([[1.0, 2.0], [3.0, 4.0]]))
+    prefix = robot.policy.prefixes[0]
+    assert prefix.actions == pytest.approx(np.rad2deg([[1.0, 2.0], [3.0, 4.0]]))
+    assert (prefix.frozen, prefix.horizon, prefix.schedule) == (2, 10, "")
 
 
 def test_rows_of_another_epoch_are_not_given(ros: Any) -> None:
@@ -621,7 +633,7 @@ def test_no_more_rows_are_given_than_a_chunk_may_execute(ros: Any) -> None:
     ros.spin_until(lambda: robot.node._pipeline._runner.committed is not None, "the committed rows")
     robot.observe(age_ms=50)
     assert robot.await_chunk().frozen == SPEC.n_action_steps
-    assert robot.policy.prefixes[0].shape == (3, 2)
+    assert robot.policy.prefixes[0].actions.shape == (3, 2)
 
 
 def test_committed_rows_of_other_joints_are_refused(ros: Any, capfd: pytest.CaptureFixture[str]) -> None:
@@ -664,3 +676,82 @@ def test_queries_on_demand_follow_the_executors_reports(ros: Any) -> None:
     robot.node._pipeline._begin_episode()
     robot.observe(age_ms=20)
     ros.spin_until(lambda: len(robot.policy.observations) == 6, "a query at once in a new epoch")
+
+
+class Iterating(FakePolicy):
+    """One that takes solver steps."""
+
+    def __init__(self, spec: PolicySpec = SPEC) -> None:
+        super().__init__(spec)
+        self.solver = SimpleNamespace(default_steps=4)
+
+
+def test_solver_steps_can_be_changed_while_the_node_is_active(ros: Any) -> None:
+    robot = Robot(ros, Iterating(), num_steps=6, seed=3)
+    robot.observe()
+    first = robot.await_chunk().timing
+    assert robot.node.set_parameters([Parameter("num_steps", value=2)])[0].successful
+    robot.next_moment()
+    robot.observe()
+    second = robot.await_chunk(2).timing
+    assert (first.num_steps, second.num_steps) == (6, 2)
+    assert [given["num_steps"] for given in robot.policy.sampled] == [6, 2]
+    seeds = [first.noise_seed, second.noise_seed]
+    assert [given["noise"].tolist() for given in robot.policy.sampled] == [[seed] for seed in seeds]
+    assert seeds[0] != seeds[1]
+    refused = robot.node.set_parameters([Parameter("num_steps", value=7)])[0]
+    assert not refused.successful and "num_steps: got 7: num_steps is 7: expected an even" in refused.reason
+    assert not robot.node.set_parameters([Parameter("num_steps", value=2000)])[0].successful
+    robot.next_moment()
+    robot.observe()
+    assert robot.await_chunk(3).timing.num_steps == 2
+
+
+def test_a_policy_of_one_pass_is_given_neither_steps_nor_noise(ros: Any) -> None:
+    robot = Robot(ros)
+    robot.observe()
+    timing = robot.await_chunk().timing
+    assert (timing.num_steps, timing.noise_seed) == (0, 0)
+    assert robot.policy.sampled == [{}]
+
+
+def test_the_step_before_is_the_one_of_its_time(ros: Any) -> None:
+    robot = Robot(ros, FakePolicy(replace(SPEC, observation_steps=2)), step_period=0.1)
+    captures = []
+    for i in range(5):
+        captures.append(robot.observe(age_ms=20))
+        robot.await_chunk(i + 1)
+        robot.next_moment(50)
+    valid = [seen.valid.tolist() for seen in robot.policy.observations if seen.valid is not None]
+    assert valid == [[False, True]] * 2 + [[True, True]] * 3
+    assert robot.policy.observations[0].images["front"].shape == (2, 6, 8, 3)
+    stamps = [nanoseconds(each) for each in robot.chunks[4].timing.frame_stamps]
+    assert stamps == [captures[2], captures[2] + 5 * MS, captures[4], captures[4] + 5 * MS]
+    ros.call(Trigger, "policy_node/reset", Trigger.Request())
+    robot.observe(age_ms=20)
+    robot.await_chunk(6)
+    assert robot.policy.observations[5].valid.tolist() == [False, True], "a reset begins an episode"
+
+
+@pytest.mark.parametrize(
+    ("step_period", "words"),
+    [
+        (
+            0.02,
+            "C1 (d = 5 <= H = 3) fails by 2 steps, C2 (2 d = 10 <= H) fails by 7 steps. ",
+        ),
+        (0.1, "C1 (d = 1 <= H = 3) holds, C2 (2 d = 2 <= H) holds. Use time_aligned"),
+    ],
+)
+def test_whether_the_policy_keeps_up_is_said_with_its_first_chunks(
+    ros: Any, capfd: pytest.CaptureFixture[str], step_period: float, words: str
+) -> None:
+    robot = Robot(ros, step_period=step_period)
+    for i in range(1 if "fails" in words else 5):
+        robot.observe(age_ms=90)
+        robot.await_chunk(i + 1)
+        robot.next_moment()
+    ros.settle()
+    assert words in capfd.readouterr().err
+    if "fails" in words:
+        robot.await_diagnostic("its chunk comes 5 control steps after the capture: C1 (d = 5 <= H = 3) fails")

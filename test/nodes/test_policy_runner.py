@@ -15,9 +15,9 @@ from vla_simd_ros.control.query_pacer import QueryPacer
 from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.inference import Observation, Query, Timing
 from vla_simd_ros.nodes import policy_runner
-from vla_simd_ros.nodes.messages import stamp
 from vla_simd_ros.nodes.observations import Observed
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction
+from vla_simd_ros.nodes.query_sampling import Sampled
 from vla_simd_ros.nodes.query_worker import FrameSet
 
 MS = 1_000_000
@@ -47,7 +47,7 @@ class World:
 
     def observe(self, frames: FrameSet, now_ns: int) -> Observed:
         self._clock.spend(4.0)
-        return Observed(Observation({}, np.zeros(1)), CAPTURE + 1)
+        return Observed(Observation({}, np.zeros(1)), (CAPTURE, CAPTURE + 5), CAPTURE + 1)
 
     def query(self, observation: Observation) -> Query:
         for ms in (1.0, 60.0, 9.0, 0.5):
@@ -70,17 +70,14 @@ def predict(clock: Clock) -> Prediction:
     world = World(clock)
     settings: Any = SimpleNamespace(action_units=world, action_names=("pan",))
     pacer = QueryPacer(QueryPacing.CONTINUOUS, 0)
-    runner = PolicyRunner(world, None, settings, world, pacer, clock, None, None, None)  # type: ignore[arg-type]
+    sampling: Any = SimpleNamespace(draw=lambda: Sampled({}))
+    runner = PolicyRunner(world, settings, world, sampling, pacer, clock, None, None, None)  # type: ignore[arg-type]
     clock.spend(3.0)
     received_ns = clock.now_ns
     clock.spend(7.0)
     complete_ns = clock.now_ns
     clock.spend(11.0)
-    messages = {
-        name: SimpleNamespace(header=SimpleNamespace(stamp=stamp(CAPTURE + offset)))
-        for name, offset in (("front", 0), ("wrist", 5))
-    }
-    prediction = runner.query(FrameSet(CAPTURE, received_ns, complete_ns, messages))
+    prediction = runner.query(FrameSet(CAPTURE, received_ns, complete_ns, {}))
     assert prediction is not None
     return prediction
 

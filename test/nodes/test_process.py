@@ -38,6 +38,7 @@ from vla_simd_ros.policies.base import CameraSpec, PolicySpec
 class Slow:
     name = "slow"
     supports_prefix = False
+    solver = None
     spec = PolicySpec("slow", {{"front": CameraSpec(6, 8)}}, 1, 0, 1, 4, 4)
     instruction_truncated = False
     int8 = ()

@@ -26,6 +26,7 @@ from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.nodes.episodes import Episode
 from vla_simd_ros.nodes.observations import Observed
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction
+from vla_simd_ros.nodes.query_sampling import Sampled
 from vla_simd_ros.nodes.query_worker import FrameSet
 
 MS = 1_000_000
@@ -67,7 +68,7 @@ class Robot:
             self._next_tick += PERIOD
         self.now = until
 
-    def publish(self, prediction: Prediction, episode: Episode, episode_ms: float) -> None:
+    def publish(self, prediction: Prediction, episode: Episode, episode_ms: float) -> int:
         """What the policy node does with a prediction."""
         self.sequence = getattr(self, "sequence", 0) + 1
         raw = RawChunk(
@@ -82,6 +83,7 @@ class Robot:
             query_ms=1.0,
         )
         self._flying.append((self.now + TRANSPORT_NS, raw))
+        return self.sequence
 
     window = CHUNK
 
@@ -122,14 +124,15 @@ def drive(delay: str, mode: Mode, window: int, seconds: float, seed: int) -> dic
     settings: Any = SimpleNamespace(
         action_names=JOINTS, action_units=SimpleNamespace(to_robot=lambda rows: rows)
     )
-    observations: Any = SimpleNamespace(observe=lambda frames, now: Observed(cast(Any, None), 0))
+    observations: Any = SimpleNamespace(observe=lambda frames, now: Observed(cast(Any, None), (), 0))
+    sampling: Any = SimpleNamespace(draw=lambda: Sampled({}))
     injected: Any = SimulatedDelay(robot, delay, seed)
     policy = SimulatedPolicy(robot)
     runner = PolicyRunner(
         policy,
-        None,
         settings,
         observations,
+        sampling,
         QueryPacer(QueryPacing.CONTINUOUS, 0),
         lambda: robot.now,
         robot.publish,

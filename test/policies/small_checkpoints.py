@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from small_diffusion import SETTINGS as DIFFUSION
+from small_diffusion import SIZES as DIFFUSION_SIZES
 
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options
@@ -29,15 +31,6 @@ TEXT: dict[str, Any] = {
     "text_config.num_layers": 2,
     "text_config.num_heads": 4,
     "tokenizer_max_length": 8,
-}
-DIFFUSION: dict[str, Any] = {
-    "down_dims": [16, 32],
-    "n_groups": 4,
-    "kernel_size": 3,
-    "horizon": 8,
-    "diffusion_step_embed_dim": 16,
-    "spatial_softmax_num_keypoints": 5,
-    "num_train_timesteps": 12,
 }
 SMOLVLA: dict[str, Any] = {
     "num_vlm_layers": 4,
@@ -88,7 +81,7 @@ OCTO: dict[str, Any] = {
 # Cameras, sizes and settings of a policy.
 _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "act": (CAMERAS, SIZES, {}),
-    "diffusion": (SAME_SIZE, {"chunk_size": 5}, DIFFUSION),
+    "diffusion": (SAME_SIZE, DIFFUSION_SIZES, DIFFUSION),
     "impact": (CAMERAS, SIZES, TEXT),
     "smolvla": (CAMERAS, {"chunk_size": 5}, SMOLVLA),
     "octo": (OCTO_CAMERAS, OCTO_SIZES, OCTO),

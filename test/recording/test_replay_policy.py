@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,18 @@ class Adding:
         self.instructions.append(text)
         return 0.0
 
-    def query(self, observation: Observation) -> Query:
+    def noise(self, seed: int, num_steps: int | None = None) -> np.ndarray:
+        return np.array([seed, num_steps])
+
+    def query(
+        self, observation: Observation, *, noise: np.ndarray | None = None, num_steps: int | None = None
+    ) -> Query:
         assert observation.state is not None
         light = 10.0 * observation.images["front"][0, 0, 0] + observation.images["wrist"][0, 0, 0]
         rows = observation.state[None, :] + np.arange(3)[:, None] + light
+        if noise is not None:
+            assert noise[1] == num_steps
+            rows = rows + noise[0] + 100 * noise[1]
         return Query(rows.astype(np.float32), Timing(0.0, 0.0, 0.0, 0.0, 0.0))
 
 
@@ -69,16 +78,21 @@ class Robot:
         text: str = "go",
         number: int = 1,
         frozen: int = 0,
+        num_steps: int = 0,
+        noise_seed: int = 0,
     ) -> None:
         stamps = [divmod(START + each * MS, 1000 * MS) for each in [*frames, joint]]
         times = [{"sec": sec, "nanosec": nanosec} for sec, nanosec in stamps]
         actions = (np.array(first)[None, :] + np.arange(3)[:, None]).reshape(-1)
         self._maker.add(
             "/action_chunk", "vla_simd_ros/msg/ActionChunk", START + time_ms * MS,
-            stamp=START + min(frames) * MS, sequence=number, epoch=1, instruction=text,
+            stamp=START + min(frames[-2:]) * MS, sequence=number, epoch=1, instruction=text,
             action_names=["pan", "lift"], step_period=0.033, horizon=3, window=3, frozen=frozen,
             actions=actions,
-            timing={"frame_stamps": times[:-1], "joint_stamp": times[-1]},
+            timing={
+                "frame_stamps": times[:-1], "joint_stamp": times[-1],
+                "num_steps": num_steps, "noise_seed": noise_seed,
+            },
         )  # fmt: skip
 
 
@@ -94,10 +108,11 @@ def robot(bag_maker: Any) -> Robot:
     return made
 
 
-def chunks(maker: Any, tmp_path: Path, policy: Adding | None = None) -> list[ReplayedChunk]:
-    values = {spec.name: spec.default for spec in PARAMETERS} | {"joints": ["pan", "lift"]}
+def chunks(maker: Any, tmp_path: Path, policy: Adding | None = None, **changes: Any) -> list[ReplayedChunk]:
+    policy = policy or Adding()
+    values = {spec.name: spec.default for spec in PARAMETERS} | {"joints": ["pan", "lift"], **changes}
     with Bag(maker.write(tmp_path / "bag")) as bag:
-        return list(replay_chunks(bag, policy or Adding(), settings_for(values, SPEC)))
+        return list(replay_chunks(bag, policy, settings_for(values, policy.spec)))
 
 
 def test_a_chunk_is_made_of_what_its_query_had(robot: Robot, bag_maker: Any, tmp_path: Path) -> None:
@@ -182,3 +197,46 @@ def test_the_comparison_in_words(robot: Robot, bag_maker: Any, tmp_path: Path) -
     assert lines[0] == "chunks: 3 recorded, 2 made again, 1 of them the same bit for bit"
     assert lines[1] == "  different: 2; by 0.5 at most"
     assert lines[2].startswith("  not made again: 1 x a frame of camera 'wrist'")
+
+
+def test_noise_is_made_again_from_its_seed(robot: Robot, bag_maker: Any, tmp_path: Path) -> None:
+    robot.chunk(90, [614.0 + 5, 615.0 + 5], [10, 15], 20, num_steps=6, noise_seed=5)
+    (found,) = chunks(bag_maker, tmp_path)
+    assert found.same
+
+
+class LookingBack(Adding):
+    """The present step as the one above; the one before counts a hundred times as much, if there was one."""
+
+    spec = replace(SPEC, observation_steps=2)
+
+    def query(self, observation: Observation, **given: Any) -> Query:
+        assert observation.state is not None and observation.valid is not None
+        parts = [
+            super(LookingBack, self)
+            .query(Observation({c: i[step] for c, i in observation.images.items()}, observation.state[step]))
+            .actions
+            for step in range(2)
+        ]
+        rows = parts[1] + 100 * parts[0] * observation.valid[0]
+        return Query(rows.astype(np.float32), Timing(0.0, 0.0, 0.0, 0.0, 0.0))
+
+
+def test_the_step_before_is_made_again_and_one_that_was_not_there_is_not(
+    robot: Robot, bag_maker: Any, tmp_path: Path
+) -> None:
+    # As above at 10 ms; at 43 ms, 33 ms later, the lights are 20 and 4, and the newest sample is of 40 ms.
+    early, late = np.array([14.0, 15.0]), np.array([28.0, 26.0])
+    steps = np.arange(3.0)[:, None]
+    robot.chunk(90, late.tolist(), [43, 48, 43, 48], 40, number=1)
+    robot.chunk(91, (late + 100 * early).tolist(), [10, 15, 43, 48], 40, number=2)
+    first, second = chunks(bag_maker, tmp_path, LookingBack(), step_period=0.033)
+    assert first.same
+    assert second.rows is not None
+    np.testing.assert_allclose(second.rows, late + 100 * early + 101 * steps)
+
+
+def test_frames_of_another_number_of_steps(robot: Robot, bag_maker: Any, tmp_path: Path) -> None:
+    robot.chunk(90, [14.0, 15.0], [10, 15], 20)
+    (found,) = chunks(bag_maker, tmp_path, LookingBack())
+    assert "made of 2 frames, the policy has 2 cameras and takes 2 observation steps" in found.problem

@@ -33,3 +33,18 @@ def test_the_clients_renaming_stands_in_for_the_checkpoints() -> None:
 def test_other_cameras_are_refused_by_the_names_that_a_client_can_give() -> None:
     with pytest.raises(WireError, match="cameras are top, wrist, the policy expects front, wrist"):
         check_request(request(top="top", wrist="wrist"), SPEC)
+
+
+def test_several_observation_steps() -> None:
+    spec = PolicySpec("octo", {"top": CAMERA}, 1, 0, 2, 5, 5, observation_steps=3)
+    asked = PolicyRequest("octo", "somewhere", 5, ("pan",), {"top": "top"}, "cpu")
+
+    def seen(value: int) -> TimedObservation:
+        values = {"top": np.full((4, 6, 3), value, np.uint8), "pan": float(value)}
+        return TimedObservation(0.0, value, values, False)
+
+    observation = policy_observation(seen(3), asked, spec, [None, seen(2)])
+    assert observation.images["top"].shape == (3, 4, 6, 3)
+    assert observation.images["top"][:, 0, 0, 0].tolist() == [2, 2, 3]
+    assert observation.state is not None and observation.state.tolist() == [[2.0], [2.0], [3.0]]
+    assert observation.valid is not None and observation.valid.tolist() == [False, True, True]

@@ -12,10 +12,12 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from iterating_policy import ROWS, SIDE, WIDTH, IteratingPolicy, expected_actions
 
+from vla_simd_ros import inference
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.inference import Observation, Policy
-from vla_simd_ros.server import wire
+from vla_simd_ros.server import policy_server, wire
 from vla_simd_ros.server.catalog import FixedPolicy, PolicyFolder
 from vla_simd_ros.server.errors import WireError
 from vla_simd_ros.server.policy_server import PolicyServer, PolicyServicer, ServerSettings, join
@@ -227,8 +229,10 @@ def test_an_instruction_comes_with_the_observation(tmp_path: Path, client: Any) 
     set_instruction = policy.set_instruction
 
     def note(text: str) -> float:
-        told.append(text)
-        return set_instruction(text)
+        spent = set_instruction(text)
+        if spent:
+            told.append(text)
+        return spent
 
     policy.set_instruction = note  # type: ignore[method-assign]
     servicer: Any = PolicyServicer(lambda _: policy, settings)
@@ -257,3 +261,49 @@ def test_policies_below_a_folder(folder: Path, tmp_path: Path) -> None:
             catalog(types.SimpleNamespace(checkpoint=path))  # type: ignore[arg-type]
     with pytest.raises(NotADirectoryError):
         PolicyFolder(tmp_path / "missing", load)
+
+
+def test_a_policy_that_iterates_and_looks_back(
+    folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its step before is found by the client's time, whatever the order of arrival."""
+    definition = IteratingPolicy(observation_steps=2)
+    monkeypatch.setattr(inference, "define_policy", lambda checkpoint: definition)
+    policy = Policy.load(folder, executor="reference", seed=3)
+    settings = ServerSettings(observation_timeout_s=0.05, rate=10.0, num_steps=6)
+    context = types.SimpleNamespace(peer=lambda: "ipv4:127.0.0.1:1")
+    servicer: Any = PolicyServicer(lambda _: policy, settings)
+    servicer.ready(wire.Empty(), context)
+    setup = wire.PolicySetup(data=client.config(policy_type="iterating"))
+    servicer.send_policy_instructions(setup, context)
+    monkeypatch.setattr(policy_server, "dump_actions", lambda rows, *_: rows.astype(np.float32).tobytes())
+    pictures = [np.full((SIDE, SIDE, 3), shade, np.uint8) for shade in (40, 90, 160)]
+    for step in (1, 0, 2):
+        values = {"front": pictures[step], "pan.pos": float(step), "lift.pos": 0.5}
+        data = client.observation(values=values, timestep=step, timestamp=50.0 + 0.1 * step, must_go=True)
+        servicer.send_observations(iter(pieces(data, 1 << 21)), context)
+    actions = np.frombuffer(servicer.get_actions(wire.Empty(), context).data, np.float32).reshape(-1, 2)
+    noise = np.random.default_rng(3).standard_normal((ROWS, WIDTH), np.float32)
+    states = np.array([[1.0, 0.5], [2.0, 0.5]])
+    expected = expected_actions(np.stack(pictures[1:]), states, noise, 6, mask=np.array([1, 1]))
+    np.testing.assert_allclose(actions, expected[:3], atol=2e-6)
+    assert definition.solver.asked == [6]
+
+
+def test_steps_that_a_policy_does_not_take_are_refused_with_its_request(folder: Path, client: Any) -> None:
+    refused: list[str] = []
+
+    class Context:
+        def peer(self) -> str:
+            return "ipv4:127.0.0.1:1"
+
+        def abort(self, code: Any, text: str) -> None:
+            refused.append(text)
+            raise InterruptedError
+
+    policy = Policy.load(folder, executor="reference")
+    servicer: Any = PolicyServicer(lambda _: policy, ServerSettings(num_steps=4))
+    servicer.ready(wire.Empty(), Context())
+    with pytest.raises(InterruptedError):
+        servicer.send_policy_instructions(wire.PolicySetup(data=client.config()), Context())
+    assert "the policy 'act' computes its actions in one pass" in refused[0]

@@ -9,7 +9,7 @@ import pytest
 
 from vla_simd_ros.server.errors import WireError
 from vla_simd_ros.server.requests import PolicyRequest, TimedObservation
-from vla_simd_ros.server.session import ClientSlot, ObservationSlot
+from vla_simd_ros.server.session import ClientSlot, ObservationHistory, ObservationSlot
 
 REQUEST = PolicyRequest("act", "x", 10, ("a", "b"), {}, "cpu")
 
@@ -93,3 +93,33 @@ def test_a_request_wakes_when_an_observation_comes() -> None:
     slot.offer(observation(1, a=0.0), REQUEST)
     waiting.join(30)
     assert taken[0].timestep == 1
+
+
+def at(timestamp: float) -> TimedObservation:
+    return TimedObservation(timestamp, 0, {"a": timestamp}, False)
+
+
+def test_the_observations_before_are_found_by_their_time() -> None:
+    history = ObservationHistory(rate=10.0)
+    present = at(1001.0)
+    for timestamp in (1000.96, 1000.8, 1001.0, 1000.9, 1000.72, 1001.1):
+        history.add(at(timestamp))
+    found = history.before(present, 4)
+    assert [each and each.timestamp for each in found] == [1000.72, 1000.8, 1000.9]
+    assert history.before(present, 1) == []
+
+
+def test_observations_that_there_were_not() -> None:
+    history = ObservationHistory(rate=10.0)
+    for timestamp in (1000.0, 1000.56, 1001.0):
+        history.add(at(timestamp))
+    assert history.before(at(1001.0), 3) == [None, None]
+    history.reset()
+    assert history.before(at(1000.1), 2) == [None]
+
+
+def test_a_clients_memory_is_bounded() -> None:
+    history = ObservationHistory(rate=10.0)
+    for step in range(1000):
+        history.add(at(1000.0 + 0.01 * step))
+    assert len(history._samples) == 32

@@ -15,9 +15,12 @@ from typing import Any
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import POLICY_TYPES
+from vla_simd_ros.cli.arguments import add_num_steps, add_seed
 from vla_simd_ros.control.delay_distribution import FORMS, delay_distribution
 from vla_simd_ros.control.schedule import SupplyError
 from vla_simd_ros.package_files import package_folder
+from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.sampling import check_sampling
 from vla_simd_ros.sim.demo_policy import FULL_SIZE, SEED, image_size, random_checkpoint
 
 _NODES = ("robot_sim_node", "policy_node", "chunk_executor_node")
@@ -64,6 +67,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--control-rate", type=float, metavar="HZ", help="commands per second (default: 30)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads of the engine (default: all cores)")
+    add_num_steps(parser)
+    add_seed(parser)
     parser.add_argument(
         "--param",
         action="append",
@@ -209,8 +214,12 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     parameters: dict[str, dict[str, str]] = {name: {} for name in _NODES}
     parameters["robot_sim_node"] = {"image_width": str(width), "image_height": str(height)}
     parameters["policy_node"]["checkpoint"] = str(folder)
+    check_sampling(define_policy(checkpoint), args.num_steps, args.seed)
     if args.threads is not None:
         parameters["policy_node"]["threads"] = str(args.threads)
+    for name in ("num_steps", "seed"):
+        if (value := getattr(args, name)) is not None:
+            parameters["policy_node"][name] = str(value)
     if args.mode is not None:
         parameters["chunk_executor_node"]["mode"] = args.mode
     if args.control_rate is not None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_settings, setting_changes
+from vla_simd_ros.cli.arguments import add_num_steps, add_seed, add_settings, setting_changes
 
 if TYPE_CHECKING:
     from vla_simd_ros.inference import Policy
@@ -65,6 +65,8 @@ def add_parser(commands: Any) -> None:
         "--client-idle", type=_positive, default=10.0, metavar="SECONDS",
         help="another client may take the place of one that has not called for this long (default: 10)",
     )  # fmt: skip
+    add_num_steps(parser)
+    add_seed(parser)
     parser.add_argument("--verbose", action="store_true", help="say what happens to every observation")
     add_settings(parser)
 
@@ -86,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
         least_motion=args.least_motion,
         max_observation_bytes=int(args.max_observation * _MIB),
         client_idle_s=args.client_idle,
+        num_steps=args.num_steps,
     )
     server = PolicyServer(PolicyServicer(_catalog(args), settings), settings)
     if not _is_loopback(args.host):
@@ -107,7 +110,7 @@ def _catalog(args: argparse.Namespace) -> Any:
     changes = setting_changes(args)
 
     def load(folder: Path) -> Policy:
-        policy = Policy.load(folder, settings=args.settings, **changes)
+        policy = Policy.load(folder, settings=args.settings, seed=args.seed, **changes)
         policy.warm_up()
         return policy
 

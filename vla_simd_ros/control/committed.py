@@ -58,6 +58,14 @@ class CommittedPrefix:
         offsets = np.arange(count, dtype=np.int64) * step_ns + (stamp_ns - self.start_ns)
         return self.rows[-(-offsets // self.period_ns)]
 
+    def remaining(self, chunk: Rows, stamp_ns: int, step_ns: int, first: int, most: int) -> Rows:
+        """Rows ``first`` to ``most`` of a chunk captured at ``stamp_ns``, as far as the chunk in execution
+        (``chunk``, the one of :attr:`sequence`) has rows for their times."""
+        first_row_ns = self.start_ns + self.executed * self.period_ns
+        times = stamp_ns + np.arange(first, most, dtype=np.int64) * step_ns
+        indices = self.first_row + (2 * (times - first_row_ns) + step_ns) // (2 * step_ns)
+        return chunk[indices[(indices >= 0) & (indices < len(chunk))]]
+
     @property
     def end_ns(self) -> int:
         """The control step after the last row."""

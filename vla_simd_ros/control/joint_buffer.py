@@ -99,6 +99,13 @@ class JointBuffer:
             return self._nearest(-1, time_ns - self._stamps[-1], "after the newest")
         return self._between(after, time_ns)
 
+    def find(self, time_ns: int) -> Positions | None:
+        """As :meth:`at`, None where there is no joint state for that time."""
+        try:
+            return self.at(time_ns)
+        except JointStateUnavailable:
+            return None
+
     def newest(self) -> tuple[int, Positions] | None:
         """Stamp and positions of the newest sample, or None."""
         return (self._stamps[-1], self._samples[-1].copy()) if self._stamps else None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.fidelity.observations import random_observations
 from vla_simd_ros.graph.ir import Array
-from vla_simd_ros.inference import Observation, Prefix, make_sampler
+from vla_simd_ros.inference import Observation, Prefix
 from vla_simd_ros.policies.registry import define_policy
-from vla_simd_ros.sampling import one_pass
+from vla_simd_ros.sampling import make_sampler, one_pass
 
 
 @dataclass(frozen=True, eq=False)

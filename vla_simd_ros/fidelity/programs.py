@@ -17,10 +17,10 @@ from vla_simd_ros.graph.int8_groups import group_names
 from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
 from vla_simd_ros.graph.passes.quantize import with_int8_layers
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
-from vla_simd_ros.inference import make_sampler, observation_inputs
+from vla_simd_ros.inference import observation_inputs
 from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.registry import define_policy
-from vla_simd_ros.sampling import Sampler
+from vla_simd_ros.sampling import Sampler, make_sampler
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ try:
     from cv_bridge import CvBridge
 except ImportError:
     CvBridge = None
+_BRIDGE = None if CvBridge is None else CvBridge()
 
 COLOUR_ORDERS = ("bgr8", "rgb8")
 # Those that cv_bridge converts to the same values in every version of it.
@@ -65,8 +66,16 @@ def check_image(message: Any, camera: str, spec: CameraSpec, settings: PictureSe
     return encoding
 
 
-def rgb(message: Any, camera: str, spec: CameraSpec, settings: PictureSettings) -> Picture:
+def rgb(
+    message: Any,
+    camera: str,
+    spec: CameraSpec,
+    settings: PictureSettings,
+    encoding: Encoding | None = None,
+) -> Picture:
     """The picture of a sensor_msgs/Image or CompressedImage, uint8 ``[height, width, 3]`` RGB.
+
+    ``encoding`` is what :func:`check_image` gave for the same message, where it has been checked already.
 
     Raises:
         ImageError: see :func:`check_image`; also a compressed picture that cannot be decoded.
@@ -74,7 +83,7 @@ def rgb(message: Any, camera: str, spec: CameraSpec, settings: PictureSettings) 
     if not hasattr(message, "encoding"):
         picture = _decoded(message, camera, spec, settings)
     else:
-        picture = _converted(message, check_image(message, camera, spec, settings))
+        picture = _converted(message, encoding or check_image(message, camera, spec, settings))
     return resize(picture, spec.height, spec.width)
 
 
@@ -88,9 +97,9 @@ def _converted(message: Any, encoding: Encoding) -> Picture:
     # cv_bridge shears a picture whose rows do not end on a whole pixel, and with NumPy 2 it fails on the
     # claim of a byte order, which means nothing for single bytes.
     whole_pixels = message.step % encoding.pixel_bytes == 0 and not message.is_bigendian
-    if CvBridge is None or message.encoding not in _BRIDGED or not whole_pixels:
+    if _BRIDGE is None or message.encoding not in _BRIDGED or not whole_pixels:
         return opencv_rgb(message, encoding)
-    picture: Picture = CvBridge().imgmsg_to_cv2(message, "rgb8")
+    picture: Picture = _BRIDGE.imgmsg_to_cv2(message, "rgb8")
     return np.ascontiguousarray(picture)
 
 

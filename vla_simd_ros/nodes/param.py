@@ -20,7 +20,8 @@ class Param:
 
     ``default`` gives the type: bool, int, float, str, or a list of one of them (never empty). A number, or
     each number of a list, lies between ``minimum`` and ``maximum``, the minimum itself being excluded
-    where ``positive`` is set. A string is one of ``choices`` if there are any.
+    where ``positive`` is set. A string is one of ``choices`` if there are any. One that is ``live`` can be
+    changed while the node is configured.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Param:
     maximum: float | None = None
     positive: bool = False
     choices: Sequence[str] = ()
+    live: bool = False
 
     @property
     def expectation(self) -> str:

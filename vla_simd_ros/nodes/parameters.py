@@ -6,7 +6,7 @@ can be told the right one, and again whenever one is set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
@@ -23,11 +23,21 @@ UNCONFIGURED = "unconfigured"
 class NodeParameters:
     """The parameters of one lifecycle node.
 
-    They can be set while the node is unconfigured; a configured node refuses, since it would not act on it.
+    They can be set while the node is unconfigured; a configured node refuses, since it would not act on it,
+    but for those that are live.
+
+    Args:
+        node: the node whose parameters they are.
+        specs: what they may be.
+        change: called with the name and the new value of a live one when the node is configured; raises
+            ParameterError where it cannot have that value.
     """
 
-    def __init__(self, node: LifecycleNode, specs: Sequence[Param]) -> None:
+    def __init__(
+        self, node: LifecycleNode, specs: Sequence[Param], change: Callable[[str, Any], None]
+    ) -> None:
         self._node = node
+        self._change = change
         self._specs = {spec.name: spec for spec in specs}
         for spec in specs:
             # Dynamic typing lets a file say 30 where 30.0 is meant; problem() checks the type.
@@ -53,8 +63,20 @@ class NodeParameters:
                 continue
             state = self._node._state_machine.current_state[1]
             problem = spec.problem(parameter.value)
-            if problem is None and state != UNCONFIGURED:
+            if problem is None and state != UNCONFIGURED and not spec.live:
                 problem = f"{parameter.name}: the node is {state}; clean it up first, then set and configure"
             if problem is not None:
                 return SetParametersResult(successful=False, reason=problem)
+        return self._changed(parameters)
+
+    def _changed(self, parameters: Sequence[Parameter]) -> SetParametersResult:
+        """Make live parameters hold at once."""
+        if self._node._state_machine.current_state[1] == UNCONFIGURED:
+            return SetParametersResult(successful=True)
+        try:
+            for parameter in parameters:
+                if parameter.name in self._specs:
+                    self._change(parameter.name, parameter.value)
+        except ParameterError as error:
+            return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)

@@ -59,7 +59,7 @@ class PipelineNode(LifecycleNode, Generic[PipelineT]):
     ) -> None:
         super().__init__(name, **node_options)
         refuse_impossible_transitions(self)
-        self._node_parameters = NodeParameters(self, parameters)
+        self._node_parameters = NodeParameters(self, parameters, self._change)
         self._expected = expected
         self._part = part
         self._pipeline: PipelineT | None = None
@@ -71,6 +71,11 @@ class PipelineNode(LifecycleNode, Generic[PipelineT]):
 
     def _make_pipeline(self, values: dict[str, Any]) -> PipelineT:
         """The pipeline for these values of the parameters."""
+        raise NotImplementedError
+
+    def _change(self, name: str, value: Any) -> None:
+        """Take another value of a live parameter while configured; raises ParameterError where it cannot be
+        had. For nodes that have live parameters."""
         raise NotImplementedError
 
     def _release(self) -> bool:

@@ -17,6 +17,7 @@ from vla_simd_ros.nodes.pipeline_node import PipelineNode
 from vla_simd_ros.nodes.policy_pipeline import PolicyPipeline
 from vla_simd_ros.nodes.policy_settings import PARAMETERS, instruction_problem, load_options, settings_for
 from vla_simd_ros.nodes.process import run_node
+from vla_simd_ros.nodes.query_sampling import QuerySampling
 from vla_simd_ros.nodes.topic_names import check_topics
 
 # A checkpoint, an instruction or a setting that does not fit is a ValueError of one kind or another.
@@ -43,10 +44,11 @@ class PolicyNode(PipelineNode[PolicyPipeline]):
         policy = self._load(values["checkpoint"], **options)
         try:
             settings = settings_for(values, policy.spec)
+            sampling = QuerySampling(policy, values)
             check_topics(settings.cameras)
             instruction = self._first_instruction(policy, values["instruction"])
             policy.warm_up()
-            pipeline = PolicyPipeline(self, policy, settings, self._epochs, instruction)
+            pipeline = PolicyPipeline(self, policy, settings, sampling, self._epochs, instruction)
         except BaseException:
             policy.close()
             raise
@@ -59,6 +61,10 @@ class PolicyNode(PipelineNode[PolicyPipeline]):
                 f"temporal_ensemble and ensemble_coefficient to {policy.spec.temporal_ensemble_coeff}"
             )
         return pipeline
+
+    def _change(self, name: str, value: Any) -> None:
+        if self._pipeline is not None:
+            self._pipeline.set_num_steps(value)
 
     def _first_instruction(self, policy: Any, text: str) -> str | None:
         """The parameter's instruction, set here so that its programs are compiled now; None without one."""

@@ -16,6 +16,7 @@ from vla_simd_ros.control.chunk import NANOSECONDS
 from vla_simd_ros.control.committed import CommittedError
 from vla_simd_ros.control.query_pacer import QueryPacer
 from vla_simd_ros.control.query_timing import QueryPacing
+from vla_simd_ros.control.supply_watch import SupplyWatch
 from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState, QueryTiming
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.diagnostics import Status
@@ -24,10 +25,11 @@ from vla_simd_ros.nodes.injected_delay import InjectedDelay
 from vla_simd_ros.nodes.latched import subscribe_latched
 from vla_simd_ros.nodes.messages import committed_prefix, stamp, supply_report
 from vla_simd_ros.nodes.observations import Observations
-from vla_simd_ros.nodes.policy_report import observation_status, policy_status
+from vla_simd_ros.nodes.policy_report import observation_status, policy_status, supply_forecast_status
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction, Times
 from vla_simd_ros.nodes.policy_settings import PolicySettings, instruction_problem
 from vla_simd_ros.nodes.processing_time import ProcessingTime
+from vla_simd_ros.nodes.query_sampling import QuerySampling
 from vla_simd_ros.nodes.query_worker import FrameSet, QueryWorker
 
 THROTTLE_S = 2.0
@@ -41,6 +43,7 @@ class PolicyPipeline:
         node: the node that has the topics.
         policy: the loaded policy; the pipeline closes it.
         settings: checked settings for it.
+        sampling: steps and noise of its queries.
         epochs: numbers the episodes.
         instruction: the instruction that has been set on the policy, if any.
     """
@@ -50,6 +53,7 @@ class PolicyPipeline:
         node: LifecycleNode,
         policy: Any,
         settings: PolicySettings,
+        sampling: QuerySampling,
         epochs: EpochCounter,
         instruction: str | None,
     ) -> None:
@@ -62,14 +66,15 @@ class PolicyPipeline:
         self._sequence = 0
         self._since_ns = self._now_ns()
         self._instruction = instruction
-        self._takes_prefix = bool(policy.supports_prefix)
+        self._sampling = sampling
+        self._supply = SupplyWatch(1.0 / settings.step_period, settings.window, sampling.iterates)
         self._pacer = QueryPacer(settings.pacing, settings.query_threshold)
         self._observations = Observations(settings, policy.spec, self._offer, self._warn)
         self._runner = PolicyRunner(
             policy,
-            instruction,
             settings,
             self._observations,
+            sampling,
             self._pacer,
             self._now_ns,
             self._publish,
@@ -103,11 +108,16 @@ class PolicyPipeline:
             self._subscriptions.append(
                 node.create_subscription(ExecutorState, "executor_state", self._on_executor_state, qos.STATE)
             )
-        if self._takes_prefix:
+        if self._sampling.continues:
             self._subscriptions.append(
                 node.create_subscription(CommittedPrefix, "committed_prefix", self._on_committed, qos.CHUNK)
             )
         self._reset_service = node.create_service(Trigger, "~/reset", self._on_reset)
+
+    def set_num_steps(self, num_steps: int) -> None:
+        """Let later queries take so many solver steps. Raises ParameterError."""
+        self._sampling.set_num_steps(num_steps)
+        self._supply.restart()
 
     def activate(self) -> None:
         """Start querying, in a new epoch."""
@@ -149,6 +159,7 @@ class PolicyPipeline:
                 self._observations, self._settings, uses_joints, self._now_ns(), self._since_ns
             ),
             policy_status(self._runner, self._instruction, self._missing_instruction()),
+            supply_forecast_status(self._supply.verdict),
         ]
 
     # --- in ---
@@ -175,6 +186,7 @@ class PolicyPipeline:
         response.success = self._active
         response.message = "a new epoch has started" if self._active else "the node is not active"
         if self._active:
+            self._observations.forget_past()
             self._begin_episode()
         return response
 
@@ -213,8 +225,8 @@ class PolicyPipeline:
         self._pacer.observed(frames.stamp_ns)
         self._worker.offer(frames)
 
-    def _publish(self, prediction: Prediction, episode: Episode, episode_ms: float) -> None:
-        """Called by the query thread."""
+    def _publish(self, prediction: Prediction, episode: Episode, episode_ms: float) -> int:
+        """Called by the query thread; the number of the chunk."""
         self._sequence += 1
         chunk = ActionChunk(
             sequence=self._sequence,
@@ -235,6 +247,16 @@ class PolicyPipeline:
         self._chunks.publish(chunk)
         self._timing.publish(chunk.timing)
         self._processing.publish(chunk.timing.total_ms + chunk.timing.publish_ms)
+        self._judge_supply(chunk.timing)
+        return self._sequence
+
+    def _judge_supply(self, timing: QueryTiming) -> None:
+        """Say whether the policy keeps up, as soon as that is known."""
+        delay_ms, age_ms = timing.observation_to_publish_ms, timing.observation_age_ms
+        verdict = self._supply.chunk(max(0.0, delay_ms - age_ms) * 1e-3, max(0.0, delay_ms) * 1e-3)
+        if verdict is not None:
+            logger = self._node.get_logger()
+            (logger.info if all(verdict.holds) else logger.warning)(f"{self._name}: {verdict}")
 
     def _timing_message(self, prediction: Prediction, chunk: ActionChunk, episode_ms: float) -> QueryTiming:
         times: Times = prediction.times
@@ -254,6 +276,8 @@ class PolicyPipeline:
             total_ms=times.total,
             frame_stamps=[stamp(time_ns) for time_ns in prediction.frame_stamps_ns],
             joint_stamp=stamp(prediction.joint_stamp_ns),
+            num_steps=prediction.num_steps,
+            noise_seed=prediction.noise_seed,
         )
         now_ns = self._now_ns()
         timing.publish_ms = (now_ns - prediction.ready_ns) * 1e-6

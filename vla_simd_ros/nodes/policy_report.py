@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vla_simd_ros.control.supply_watch import Verdict
 from vla_simd_ros.nodes.diagnostics import Level, Status
 from vla_simd_ros.nodes.observations import Observations
 from vla_simd_ros.nodes.policy_runner import PolicyRunner
@@ -68,6 +69,29 @@ def policy_status(runner: PolicyRunner, instruction: str | None, missing_instruc
         status.add(Level.WARN, "the instruction is longer than the policy takes: the rest is left out")
     status.values.update(
         {"queries": runner.queries, "observations skipped": runner.skipped, "instruction": instruction}
+    )
+    return status
+
+
+def supply_forecast_status(verdict: Verdict | None) -> Status:
+    """Whether the policy is fast enough for its controller."""
+    status = Status("action supply of the policy")
+    if verdict is None:
+        return status
+    c1, c2 = verdict.holds
+    if not c1 or not c2:
+        status.add(Level.WARN, str(verdict))
+    status.values.update(
+        {
+            "chunks judged": verdict.samples,
+            "query, median ms": verdict.query_s * 1e3,
+            "delay d, median": verdict.median.delay,
+            "C1 margin, median": verdict.median.c1,
+            "C2 margin, median": verdict.median.c2,
+            "C1 margin, slowest": verdict.longest.c1,
+            "C2 margin, slowest": verdict.longest.c2,
+            "advice": verdict.advice,
+        }
     )
     return status
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +16,15 @@ from vla_simd_ros.control.query_pacer import QueryPacer
 from vla_simd_ros.inference import Timing
 from vla_simd_ros.nodes.episodes import Episode
 from vla_simd_ros.nodes.injected_delay import InjectedDelay
-from vla_simd_ros.nodes.messages import nanoseconds
 from vla_simd_ros.nodes.observations import Observations, ObservationUnavailable
 from vla_simd_ros.nodes.policy_settings import PolicySettings
+from vla_simd_ros.nodes.query_sampling import QuerySampling
 from vla_simd_ros.nodes.query_worker import FrameSet
 
 # Two clocks read within this time are read at once; it is tried so many times.
 _AT_ONCE_S = 1e-4
 _READINGS = 5
+_KEPT_CHUNKS = 8
 
 
 class PolicyOutputError(Exception):
@@ -49,7 +51,8 @@ class Prediction:
     """A chunk in the robot's units, float64 ``[chunk, joints]``, with its capture time.
 
     ``ready_ns`` is the time it was there, ``frame_stamps_ns`` and ``joint_stamp_ns`` tell what its
-    observation was made of. The first ``frozen`` rows were given to the policy.
+    observation was made of, ``num_steps`` and ``noise_seed`` how a policy that iterates computed it. The
+    first ``frozen`` rows were given to the policy.
     """
 
     stamp_ns: int
@@ -59,6 +62,8 @@ class Prediction:
     frame_stamps_ns: tuple[int, ...]
     joint_stamp_ns: int
     frozen: int = 0
+    num_steps: int = 0
+    noise_seed: int = 0
 
 
 class PolicyRunner:
@@ -66,12 +71,12 @@ class PolicyRunner:
 
     Args:
         policy: a :class:`vla_simd_ros.inference.Policy`; only the query thread uses it from here on.
-        instruction: the instruction that has been set on it, if any.
         settings: the node's settings for it.
         observations: makes observations of frames.
+        sampling: steps and noise of queries.
         pacer: says which observations are queried.
         clock: the node's clock, nanoseconds.
-        publish: publishes a prediction for an episode.
+        publish: publishes a prediction for an episode; the number of the chunk.
         fail: called with a text when the policy failed.
         warn: called with a text when it could not use something as it was given.
         delay: what each chunk waits for besides, to try slow policies; None: nothing.
@@ -85,12 +90,12 @@ class PolicyRunner:
     def __init__(
         self,
         policy: Any,
-        instruction: str | None,
         settings: PolicySettings,
         observations: Observations,
+        sampling: QuerySampling,
         pacer: QueryPacer,
         clock: Callable[[], int],
-        publish: Callable[[Prediction, Episode, float], None],
+        publish: Callable[[Prediction, Episode, float], int],
         fail: Callable[[str], None],
         warn: Callable[[str], None],
         delay: InjectedDelay | None = None,
@@ -99,13 +104,15 @@ class PolicyRunner:
         self._policy = policy
         self._settings = settings
         self._observations = observations
+        self._sampling = sampling
         self._pacer = pacer
         self._clock = clock
         self._publish = publish
         self._fail = fail
         self._warn = warn
-        self._instruction = instruction
         self._epoch = 0
+        # The chunks published last, by number: what real-time chunking goes on from.
+        self._published: OrderedDict[int, np.ndarray] = OrderedDict()
         self.committed: CommittedPrefix | None = None
         self.problem = ""
         self.unavailable = ""
@@ -117,11 +124,11 @@ class PolicyRunner:
         """Run the episode program when the instruction is another one; milliseconds spent."""
         self._note()
         self._epoch = episode.epoch
-        if episode.instruction is None or episode.instruction == self._instruction:
+        if episode.instruction is None:
             return 0.0
-        self._instruction = None
         spent = float(self._policy.set_instruction(episode.instruction))
-        self._instruction = episode.instruction
+        if not spent:  # it was set already
+            return 0.0
         self.truncated = bool(self._policy.instruction_truncated)
         if self.truncated:
             limit = self._policy.spec.max_instruction_tokens
@@ -141,8 +148,11 @@ class PolicyRunner:
             self.skipped += 1
             self._note(unavailable=str(error))
             return None
-        prefix = self._prefix(frames.stamp_ns)
-        given = {"prefix": self._settings.action_units.to_policy(prefix)} if len(prefix) else {}
+        sampled = self._sampling.draw()
+        given = dict(sampled.arguments)
+        prefix, frozen = self._prefix(frames.stamp_ns)
+        if frozen:
+            given["prefix"] = self._sampling.prefix(self._settings.action_units.to_policy(prefix), frozen)
         converted = time.perf_counter()
         result = self._policy.query(observed.observation, **given)
         rows = self._settings.action_units.to_robot(np.asarray(result.actions, dtype=np.float64))
@@ -152,21 +162,39 @@ class PolicyRunner:
         if self._delay is not None:
             self._delay.wait()
         self._note()
-        stamps = tuple(nanoseconds(message.header.stamp) for message in frames.messages.values())
-        made_of = (stamps, observed.joint_stamp_ns)
-        return Prediction(frames.stamp_ns, rows, times, ready_ns, *made_of, frozen=len(prefix))
+        made_of = (observed.frame_stamps_ns, observed.joint_stamp_ns)
+        return Prediction(
+            frames.stamp_ns,
+            rows,
+            times,
+            ready_ns,
+            *made_of,
+            frozen=frozen,
+            num_steps=sampled.num_steps,
+            noise_seed=sampled.noise_seed,
+        )
 
-    def _prefix(self, stamp_ns: int) -> np.ndarray:
-        """The first rows of the chunk to be, in robot units, where they are committed already."""
-        if self.committed is None:
-            return np.zeros((0, len(self._settings.action_names)))
+    def _prefix(self, stamp_ns: int) -> tuple[np.ndarray, int]:
+        """The first rows of the chunk to be, in robot units, as the chunk in execution has them, and how many
+        of them are committed already; none where none are."""
+        committed = self.committed
+        if committed is None:
+            return np.zeros((0, len(self._settings.action_names))), 0
         step_ns = round(self._settings.step_period * NANOSECONDS)
-        return self.committed.for_query(self._epoch, stamp_ns, step_ns, self._settings.window)
+        rows = committed.for_query(self._epoch, stamp_ns, step_ns, self._settings.window)
+        frozen = len(rows)
+        chunk = self._published.get(committed.sequence)
+        if frozen and chunk is not None:
+            rest = committed.remaining(chunk, stamp_ns, step_ns, frozen, len(chunk))
+            rows = np.concatenate([rows, rest])
+        return rows, frozen
 
     def deliver(self, result: Prediction, episode: Episode, episode_ms: float) -> None:
         """Publish a prediction of the present episode."""
         self.queries += 1
-        self._publish(result, episode, episode_ms)
+        self._published[self._publish(result, episode, episode_ms)] = result.rows
+        while len(self._published) > _KEPT_CHUNKS:
+            self._published.popitem(last=False)
 
     def failed(self, error: Exception) -> None:
         """Keep and report what an episode or a query raised."""

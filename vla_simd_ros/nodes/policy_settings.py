@@ -17,6 +17,7 @@ from vla_simd_ros.graph.int8_groups import int8_setting
 from vla_simd_ros.inference import EXECUTORS
 from vla_simd_ros.nodes.images import COLOUR_ORDERS, PictureSettings
 from vla_simd_ros.nodes.param import LONGEST_S, Param, ParameterError, per_joint
+from vla_simd_ros.nodes.query_sampling import SAMPLING_PARAMETERS
 from vla_simd_ros.policies.base import PolicySpec
 
 LONGEST_INSTRUCTION = 4096
@@ -116,6 +117,7 @@ PARAMETERS = [
         "Rows of a chunk that may be executed; 0: as many as the checkpoint says (n_action_steps).",
         minimum=0,
     ),
+    *SAMPLING_PARAMETERS,
     Param(
         "query_pacing",
         QueryPacing.CONTINUOUS.value,
@@ -130,6 +132,15 @@ PARAMETERS = [
         0.02,
         "Largest difference of capture times in a set of frames, seconds.",
         positive=True,
+        maximum=LONGEST_S,
+    ),
+    Param(
+        "history_tolerance",
+        0.0,
+        "For policies that look at several observation steps, one step_period apart: how far from its time "
+        "the frame of an earlier step may be, seconds; 0: half a step_period. A step without one is that "
+        "after it, and the policy is told where it can be.",
+        minimum=0.0,
         maximum=LONGEST_S,
     ),
     Param(
@@ -207,6 +218,7 @@ class PolicySettings:
     pacing: QueryPacing
     query_threshold: int
     sync_slop: float
+    history_tolerance_ns: int
     stamp_tolerance_ns: int
     max_age_ns: int
     joint_max_gap_ns: int
@@ -267,6 +279,7 @@ def settings_for(values: Mapping[str, Any], spec: PolicySpec) -> PolicySettings:
         pacing=QueryPacing(values["query_pacing"]),
         query_threshold=values["query_threshold"],
         sync_slop=values["sync_slop"],
+        history_tolerance_ns=_ns(values["history_tolerance"] or values["step_period"] / 2),
         stamp_tolerance_ns=_ns(values["stamp_tolerance"]),
         max_age_ns=_ns(values["max_observation_age"]),
         joint_max_gap_ns=_ns(values["joint_max_gap"]),

@@ -7,11 +7,12 @@ or a stop ends the one that runs; what it brings all the same is dropped.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from vla_simd_ros.inference import Cancelled
+from vla_simd_ros.nodes.encodings import Encoding
 from vla_simd_ros.nodes.episodes import Episode
 
 
@@ -44,17 +45,32 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True)
+class Frame:
+    """A camera message, and how its picture is laid out where that has been checked: not a compressed one."""
+
+    message: Any = field(repr=False)
+    encoding: Encoding | None = None
+
+    @property
+    def header(self) -> Any:
+        """That of the message."""
+        return self.message.header
+
+
+@dataclass(frozen=True)
 class FrameSet:
-    """Camera messages that belong together, by camera.
+    """Frames that belong together, by camera.
 
     ``stamp_ns`` is the capture time of the oldest one, ``received_ns`` the time that one was received, and
-    ``complete_ns`` the time the last one was.
+    ``complete_ns`` the time the last one was. ``past`` are those of the observation steps before, oldest
+    first, for a policy that takes several; None for one of which there are no frames.
     """
 
     stamp_ns: int
     received_ns: int
     complete_ns: int
-    messages: Mapping[str, Any] = field(repr=False)
+    frames: Mapping[str, Frame] = field(repr=False)
+    past: Sequence[Mapping[str, Frame] | None] = field(default=(), repr=False)
 
 
 class QueryWorker:

@@ -7,19 +7,21 @@ the messages came, and must be the same bit for bit.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from vla_simd_ros.control.chunk import NANOSECONDS
 from vla_simd_ros.control.joint_buffer import (
     JointBuffer,
     JointStateError,
     JointStateUnavailable,
     select_joints,
 )
+from vla_simd_ros.control.observation_history import padded, step_times
 from vla_simd_ros.control.stamps import StampValidator
 from vla_simd_ros.inference import Observation, Query
 from vla_simd_ros.nodes.images import ImageError, rgb
@@ -29,6 +31,8 @@ from vla_simd_ros.recording.bag import Bag, BagError
 from vla_simd_ros.recording.run import nanoseconds, topics
 
 Rows = npt.NDArray[np.float32]
+_Step = tuple[dict[str, npt.NDArray[np.uint8]], Rows]
+"""Images by camera, and the state."""
 
 # Longer than any observation is used; frames in memory are large.
 _KEPT_NS = 3_000_000_000
@@ -43,7 +47,16 @@ class Answering(Protocol):
     def set_instruction(self, text: str) -> float:
         """Run the episode program."""
 
-    def query(self, observation: Observation) -> Query:
+    def noise(self, seed: int, num_steps: int | None = None) -> npt.NDArray[Any]:
+        """The noise that a seed stands for."""
+
+    def query(
+        self,
+        observation: Observation,
+        *,
+        noise: npt.NDArray[Any] | None = None,
+        num_steps: int | None = None,
+    ) -> Query:
         """Predict a chunk."""
 
 
@@ -126,9 +139,19 @@ def _replay(
         observation = memory.observation(chunk)
     except (Unavailable, JointStateUnavailable, ImageError) as error:
         return ReplayedChunk(chunk, time_ns, recorded, None, str(error))
-    actions = np.asarray(policy.query(observation).actions, dtype=np.float64)
+    actions = np.asarray(_query(policy, observation, chunk.timing).actions, dtype=np.float64)
     rows = settings.action_units.to_robot(actions).astype(np.float32)
     return ReplayedChunk(chunk, time_ns, recorded, rows)
+
+
+def _query(policy: Answering, observation: Observation, timing: Any) -> Query:
+    """The query again, from the noise that it had."""
+    # Recordings of before policies could iterate do not have the field.
+    num_steps = getattr(timing, "num_steps", 0)
+    if not num_steps:
+        return policy.query(observation)
+    noise = policy.noise(timing.noise_seed, num_steps)
+    return policy.query(observation, noise=noise, num_steps=num_steps)
 
 
 class _Memory:
@@ -140,8 +163,10 @@ class _Memory:
         self._frames: dict[str, dict[int, Any]] = {camera: {} for camera in cameras}
         self._coming: deque[tuple[int, Any]] = deque()
         self._stamps = StampValidator("joint_states", settings.stamp_tolerance_ns)
+        # Of the earliest observation step too.
+        self._past_ns = round((spec.observation_steps - 1) * settings.step_period * NANOSECONDS)
         self._joints = JointBuffer(
-            _JOINT_HISTORY_NS, settings.joint_max_gap_ns, settings.joint_max_extrapolation_ns
+            _JOINT_HISTORY_NS + self._past_ns, settings.joint_max_gap_ns, settings.joint_max_extrapolation_ns
         )
 
     def frame(self, camera: str, message: Any, now_ns: int) -> None:
@@ -149,7 +174,7 @@ class _Memory:
         stamp_ns = nanoseconds(message.header.stamp)
         # The first one is the one that was used; a repeated stamp is refused by the node too.
         frames.setdefault(stamp_ns, message)
-        for old in [each for each in frames if each < stamp_ns - _KEPT_NS]:
+        for old in [each for each in frames if each < stamp_ns - _KEPT_NS - self._past_ns]:
             del frames[old]
 
     def joint_state(self, message: Any, now_ns: int) -> None:
@@ -167,28 +192,47 @@ class _Memory:
             raise Unavailable(
                 "it continues committed rows, which a recording does not hold as they were given"
             )
+        steps, cameras = self._spec.observation_steps, len(self._frames)
         stamps = [nanoseconds(each) for each in chunk.timing.frame_stamps]
-        if len(stamps) != len(self._frames):
+        if len(stamps) != steps * cameras:
             raise Unavailable(
-                f"it was made of {len(stamps)} frames, the policy has {len(self._frames)} cameras"
+                f"it was made of {len(stamps)} frames, the policy has {cameras} cameras"
+                + (f" and takes {steps} observation steps" if steps > 1 else "")
             )
+        self._know_joints_up_to(nanoseconds(chunk.timing.joint_stamp))
+        period_ns = round(self._settings.step_period * NANOSECONDS)
+        times = step_times(nanoseconds(chunk.header.stamp), steps, period_ns)
+        made_of = [tuple(stamps[step * cameras : (step + 1) * cameras]) for step in range(steps)]
+        present = self._step(times[-1], made_of[-1])
+        if steps == 1:
+            return Observation(*present)
+        # A step that there was not has the frames of the one after it.
+        before = [
+            None if mine == after else self._step(time_ns, mine)
+            for time_ns, mine, after in zip(times[:-1], made_of[:-1], made_of[1:], strict=True)
+        ]
+        whole, valid = padded(before, present)
+        images = {camera: np.stack([images[camera] for images, _ in whole]) for camera in self._frames}
+        return Observation(images, np.stack([state for _, state in whole]), valid=np.array(valid, np.bool_))
+
+    def _step(self, time_ns: int, stamps: Sequence[int]) -> _Step:
         images = {}
         for stamp_ns, (camera, frames) in zip(stamps, self._frames.items(), strict=True):
             if stamp_ns not in frames:
                 raise Unavailable(f"a frame of camera '{camera}' is not recorded")
             spec = self._spec.cameras[camera]
             images[camera] = rgb(frames[stamp_ns], camera, spec, self._settings.pictures)
-        state = self._state(nanoseconds(chunk.header.stamp), nanoseconds(chunk.timing.joint_stamp))
-        return Observation(images=images, state=state)
-
-    def _state(self, time_ns: int, newest_ns: int) -> npt.NDArray[np.float32]:
-        """The joint state at a time, from the samples up to the newest one that the node had."""
         if not self._spec.state_dim:
-            return np.zeros(0, dtype=np.float32)
+            return images, np.zeros(0, dtype=np.float32)
+        positions = self._joints.at(time_ns)
+        return images, self._settings.state_units.to_policy(positions).astype(np.float32)
+
+    def _know_joints_up_to(self, newest_ns: int) -> None:
+        """Take the joint states up to the newest one that the node had."""
+        if not self._spec.state_dim:
+            return
         while self._coming and self._coming[0][0] <= newest_ns:
             self._joints.add(*self._coming.popleft())
         newest = self._joints.newest()
         if newest is None or newest[0] != newest_ns:
             raise Unavailable("a joint state is not recorded")
-        positions = self._joints.at(time_ns)
-        return self._settings.state_units.to_policy(positions).astype(np.float32)

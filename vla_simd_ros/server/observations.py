@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from vla_simd_ros.control.observation_history import padded
 from vla_simd_ros.inference import Observation
 from vla_simd_ros.pictures import resize
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
@@ -32,11 +34,30 @@ def check_request(request: PolicyRequest, spec: PolicySpec) -> None:
                         f"{', '.join(expected) or 'none'}")  # fmt: skip
 
 
-def policy_observation(timed: TimedObservation, request: PolicyRequest, spec: PolicySpec) -> Observation:
+def policy_observation(
+    timed: TimedObservation,
+    request: PolicyRequest,
+    spec: PolicySpec,
+    past: Sequence[TimedObservation | None] = (),
+) -> Observation:
     """The policy's view of an observation; images of another size are resized.
 
+    ``past`` are those of the observation steps before it, oldest first, None where there was none.
     Raises :class:`WireError` for a value that is missing or of another kind.
     """
+    present = _observation(timed, request, spec)
+    if spec.observation_steps == 1:
+        return present
+    before = [None if each is None else _observation(each, request, spec) for each in past]
+    steps, valid = padded(before, present)
+    return Observation(
+        {name: np.stack([step.images[name] for step in steps]) for name in present.images},
+        np.stack([step.state for step in steps if step.state is not None]) if spec.state_dim else None,
+        valid=np.array(valid, np.bool_),
+    )
+
+
+def _observation(timed: TimedObservation, request: PolicyRequest, spec: PolicySpec) -> Observation:
     names = _features(spec)
     images = {
         names[feature]: _image(robot_name, timed.values, spec.cameras[names[feature]])

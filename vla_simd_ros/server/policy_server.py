@@ -22,7 +22,7 @@ from vla_simd_ros.server.action_pickle import dump_actions
 from vla_simd_ros.server.errors import WireError
 from vla_simd_ros.server.observations import check_request, policy_observation, task_of
 from vla_simd_ros.server.requests import PolicyRequest, TimedObservation, policy_request, timed_observation
-from vla_simd_ros.server.session import ClientSlot, ObservationSlot
+from vla_simd_ros.server.session import ClientSlot, ObservationHistory, ObservationSlot
 
 _LOGGER = logging.getLogger(__name__)
 _MIB = 1024 * 1024
@@ -43,6 +43,7 @@ class ServerSettings:
         least_motion: see :class:`ObservationSlot`.
         max_observation_bytes: largest observation, all pieces together.
         client_idle_s: a client that has not called for this long may be replaced by another.
+        num_steps: solver steps of a policy that iterates; None: as many as its checkpoint says.
     """
 
     host: str = "127.0.0.1"
@@ -52,6 +53,7 @@ class ServerSettings:
     least_motion: float = 1.0
     max_observation_bytes: int = 64 * _MIB
     client_idle_s: float = 10.0
+    num_steps: int | None = None
 
 
 class PolicyServicer:
@@ -73,10 +75,10 @@ class PolicyServicer:
         self._settings = settings
         self._client = ClientSlot(clock, settings.client_idle_s)
         self._observations = ObservationSlot(settings.least_motion)
+        self._history = ObservationHistory(settings.rate)
         # A policy is used by one thread at a time.
         self._policy_lock = threading.Lock()
         self._served: tuple[Policy, PolicyRequest] | None = None
-        self._instruction: str | None = None
 
     def ready(self, _: Any, context: grpc.ServicerContext) -> Any:
         """A client introduces itself."""
@@ -85,7 +87,7 @@ class PolicyServicer:
             self._client.claim(peer)
         except WireError as error:
             _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, error)
-        self._observations.reset()
+        self._forget()
         _LOGGER.info("client %s is ready", peer)
         return wire.Empty()
 
@@ -97,13 +99,14 @@ class PolicyServicer:
             with self._policy_lock:
                 policy = self._find_policy(request)
                 check_request(request, policy.spec)
+                if self._settings.num_steps is not None:
+                    policy.noise(0, self._settings.num_steps)  # refuses a number that it cannot do
                 self._served = policy, request
-                self._instruction = None
         except (WireError, ValueError, OSError) as error:
             _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error)
         finally:
             self._client.touch(context.peer())
-        self._observations.reset()
+        self._forget()
         rows = min(request.actions_per_chunk, policy.spec.chunk_size)
         _LOGGER.info("serving '%s' to %s, %d actions per chunk", policy.name, context.peer(), rows)
         return wire.Empty()
@@ -112,8 +115,10 @@ class PolicyServicer:
         """An observation, in pieces."""
         self._admit(context)
         try:
-            _, request = self._configured()
+            policy, request = self._configured()
             observation = timed_observation(join(pieces, self._settings.max_observation_bytes))
+            if policy.spec.observation_steps > 1:
+                self._history.add(observation)
             taken = self._observations.offer(observation, request)
         except WireError as error:
             _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, error)
@@ -138,21 +143,19 @@ class PolicyServicer:
     def _predict(self, timed: TimedObservation) -> bytes:
         with self._policy_lock:
             policy, request = self._configured()
-            observation = policy_observation(timed, request, policy.spec)
+            past = self._history.before(timed, policy.spec.observation_steps)
+            observation = policy_observation(timed, request, policy.spec, past)
             if policy.spec.uses_instruction:
-                self._set_instruction(policy, task_of(timed))
-            query = policy.query(observation)
+                _set_instruction(policy, task_of(timed))
+            query = policy.query(observation, num_steps=self._settings.num_steps)
         rows = query.actions[: request.actions_per_chunk]
         _LOGGER.debug("observation %d: %.1f ms", timed.timestep, query.timing.total_ms)
         return dump_actions(rows, timed.timestamp, timed.timestep, 1.0 / self._settings.rate)
 
-    def _set_instruction(self, policy: Policy, task: str) -> None:
-        if task == self._instruction:
-            return
-        self._instruction = None
-        policy.set_instruction(task)
-        self._instruction = task
-        _LOGGER.info("instruction: %s%s", task, " (cut)" if policy.instruction_truncated else "")
+    def _forget(self) -> None:
+        """Observations of before belong to another client, policy or episode."""
+        self._observations.reset()
+        self._history.reset()
 
     def _admit(self, context: grpc.ServicerContext) -> None:
         try:
@@ -164,6 +167,11 @@ class PolicyServicer:
         if self._served is None:
             raise WireError("the client has not said which policy it wants (SendPolicyInstructions)")
         return self._served
+
+
+def _set_instruction(policy: Policy, task: str) -> None:
+    if policy.set_instruction(task):
+        _LOGGER.info("instruction: %s%s", task, " (cut)" if policy.instruction_truncated else "")
 
 
 def join(pieces: Iterator[Any], limit: int) -> bytes:

@@ -8,11 +8,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vla_simd_ros.control.chunk import NANOSECONDS
+from vla_simd_ros.control.observation_history import SampleHistory, step_times
 from vla_simd_ros.server.errors import WireError
 from vla_simd_ros.server.observations import state_vector
 from vla_simd_ros.server.requests import PolicyRequest, TimedObservation
 
 _KEPT_STEPS = 256
+# The past that is kept for policies of several observation steps; one may wait while newer ones come.
+_KEPT_PERIODS = 8
+_RECENT = 4
+_MOST_OBSERVATIONS = 32
 
 
 class ClientSlot:
@@ -107,6 +113,38 @@ class ObservationSlot:
             return False
         motion = state_vector(observation, request) - state_vector(self._used, request)
         return bool(np.linalg.norm(motion) >= self._least_motion)
+
+
+class ObservationHistory:
+    """The last observations by the client's timestamps, for policies that take several observation steps.
+
+    Args:
+        rate: control steps per second, which are the policy's observation steps too.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._period_ns = round(NANOSECONDS / rate)
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: an episode, a client or a policy begins."""
+        with self._lock:
+            self._samples: SampleHistory[TimedObservation] = SampleHistory(
+                _KEPT_PERIODS * self._period_ns, _RECENT, _MOST_OBSERVATIONS
+            )
+
+    def add(self, observation: TimedObservation) -> None:
+        """Take an observation, in whatever order they come."""
+        with self._lock:
+            self._samples.add(round(observation.timestamp * NANOSECONDS), observation)
+
+    def before(self, observation: TimedObservation, steps: int) -> list[TimedObservation | None]:
+        """The observations of the ``steps`` - 1 steps before this one, oldest first; None where none is
+        within half a step."""
+        times = step_times(round(observation.timestamp * NANOSECONDS), steps, self._period_ns)[:-1]
+        with self._lock:
+            return [self._samples.nearest(time_ns, self._period_ns // 2) for time_ns in times]
 
 
 def _host(peer: str) -> str:

@@ -1,0 +1,97 @@
+"""Whether a policy keeps its controller supplied, said as soon as its first chunks tell."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from dataclasses import dataclass
+
+from vla_simd_ros.control.budget import QUANTILES, Budget, advice, forecast
+from vla_simd_ros.control.schedule import Schedule
+
+# Chunks that are remembered; after so many the first verdict is given, and later ones where it has changed.
+_KEPT = 128
+_ENOUGH = 5
+_AGAIN = 32
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """C1 and C2 at the median of ``samples`` chunks and at the slowest of them, in words with what to do."""
+
+    samples: int
+    window: int
+    query_s: float
+    median: Budget
+    longest: Budget
+    advice: str
+
+    @property
+    def holds(self) -> tuple[bool, bool]:
+        """Whether C1 and C2 hold for the slowest chunk too."""
+        return self.longest.c1 >= 0, self.longest.c2 >= 0
+
+    def __str__(self) -> str:
+        d, window = self.median.delay, self.window
+        conditions = (
+            f"C1 (d = {d} <= H = {window}) {_margin(self.median.c1, self.longest.c1)}, "
+            f"C2 (2 d = {2 * d} <= H) {_margin(self.median.c2, self.longest.c2)}"
+        )
+        takes = f"a query takes {self.query_s * 1e3:.0f} ms (median of {self.samples})"
+        return f"{takes}, its chunk comes {d} control steps after the capture: {conditions}. {self.advice}"
+
+
+def _margin(median: int, longest: int) -> str:
+    if median < 0:
+        return f"fails by {-median} steps"
+    return "holds" if longest >= 0 else f"holds, but fails by {-longest} steps for the slowest"
+
+
+class SupplyWatch:
+    """Judges the chunks of one policy.
+
+    Args:
+        rate: rows of a chunk per second, which are control steps here.
+        window: rows of a chunk that may be executed, H.
+        iterates: whether the policy could take fewer solver steps.
+
+    Attributes:
+        verdict: the last one; None before the first.
+    """
+
+    def __init__(self, rate: float, window: int, iterates: bool) -> None:
+        self._rate = rate
+        self._window = window
+        self._iterates = iterates
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the chunks: those to come are computed otherwise."""
+        self.verdict: Verdict | None = None
+        self._queries_s: deque[float] = deque(maxlen=_KEPT)
+        self._added_s: deque[float] = deque(maxlen=_KEPT)
+        self._count = 0
+
+    def chunk(self, query_s: float, delay_s: float) -> Verdict | None:
+        """A chunk whose query took ``query_s`` is there ``delay_s`` after its capture.
+
+        A verdict when there is a new one to say: at once where C1 is out of reach, else after a few chunks.
+        """
+        self._queries_s.append(query_s)
+        self._added_s.append(max(0.0, delay_s - query_s))
+        self._count += 1
+        if self._count not in (1, _ENOUGH) and self._count % _AGAIN:
+            return None
+        verdict = self._judge()
+        known, hopeless = self.verdict, verdict.median.c1 < 0
+        if self._count == 1 and not hopeless:
+            return None
+        self.verdict = verdict
+        return verdict if known is None or known.holds != verdict.holds else None
+
+    def _judge(self) -> Verdict:
+        schedule = Schedule(self._rate, self._window, added_s=statistics.median(self._added_s))
+        found = forecast(list(self._queries_s), schedule)
+        median, longest = found.budgets[QUANTILES[0]], found.budgets[QUANTILES[-1]]
+        text = advice(found, self._iterates)
+        return Verdict(found.samples, self._window, median.latency_s, median, longest, text)
