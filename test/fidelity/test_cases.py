@@ -19,6 +19,7 @@ from vla_simd_ros.fidelity.check import compare, trace_tensors
 from vla_simd_ros.fidelity.int8_error import int8_error
 from vla_simd_ros.fidelity.trace import first_departure
 from vla_simd_ros.graph.ir import Op
+from vla_simd_ros.inference import Prefix
 
 
 @pytest.fixture
@@ -89,3 +90,18 @@ def test_layers_of_steps_in_int8(iterating: Checkpoint, monkeypatch: pytest.Monk
     report = int8_error(iterating, ReferenceExecutor(), "step", "float64", "", cases, print)
     assert report.fp32.absolute == 0
     assert 1e-4 < report.together.from_float64.rms < 0.2
+
+
+def test_inputs_that_steps_read_are_there_in_a_trace(
+    small: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for user in (inference, module, observations, programs):
+        monkeypatch.setattr(user, "define_policy", lambda checkpoint: IteratingPolicy(prefix=True))
+    (case,) = random_cases(small, 1, 0)
+    given = replace(case, prefix=Prefix(np.ones((4, 2), np.float32), 1))
+    free, drawn = (trace_tensors(small, SimdExecutor(threads=1), "", each) for each in (case, given))
+    assert first_departure(drawn) is None
+    assert len(free) == len(drawn)
+    report = compare(small, SimdExecutor(threads=1), "float64", "", [given], print, 1e-5)
+    assert report.passed
+    assert report.largest != compare(small, SimdExecutor(threads=1), "float64", "", [case], print).largest

@@ -74,7 +74,9 @@ class InstructedPolicy:
         """The same programs, providing every tensor they compute."""
 
         def keep(program: Program) -> Program:
-            return replace(program, provides=tuple(op.output for op in program.ops))
+            # What is provided may be an input too.
+            every = dict.fromkeys([*program.provides, *(op.output for op in program.ops)])
+            return replace(program, provides=tuple(every))
 
         programs = {lifetime: keep(program) for lifetime, program in self.compiled.programs.items()}
         return replace(self, compiled=replace(self.compiled, programs=programs))
