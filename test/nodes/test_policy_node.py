@@ -615,6 +615,28 @@ def test_committed_rows_are_the_first_of_a_chunk_for_a_policy_that_continues_the
     assert (prefix.frozen, prefix.horizon, prefix.schedule) == (2, 10, "")
 
 
+def test_the_rest_of_the_chunk_in_execution_follows_the_committed_rows(ros: Any) -> None:
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC), step_period=0.1, execution_horizon=3)
+    executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
+    captured = robot.observe(age_ms=20)
+    rows = np.array(robot.await_chunk().actions).reshape(4, 2)
+    assert robot.policy.prefixes == []
+    robot.next_moment(100)
+    executor.publish(committed(robot, captured, rows[:3, ::-1].tolist()))
+    ros.spin_until(lambda: robot.node._pipeline._runner.committed is not None, "the committed rows")
+    assert robot.observe(age_ms=20) == captured + 100 * MS
+    assert robot.await_chunk(2).frozen == 2
+    (prefix,) = robot.policy.prefixes
+    assert prefix.actions == pytest.approx(rows[1:])
+    assert (prefix.frozen, prefix.horizon) == (2, 3)
+
+
+def test_without_a_horizon_nothing_is_continued(ros: Any) -> None:
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC), execution_horizon=0)
+    ros.spin_until(lambda: robot.epochs, "the epoch")
+    assert robot.node.count_subscribers("committed_prefix") == 0
+
+
 def test_rows_of_another_epoch_are_not_given(ros: Any) -> None:
     robot = Robot(ros, FakePolicy(PREFIX_SPEC), step_period=0.1)
     executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)

@@ -31,6 +31,16 @@ _INCLUDED = (
 )
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Sample:
+    """Latencies, the window of their policy, where they come from, and whether the policy iterates."""
+
+    latencies: Seconds
+    window: int
+    source: str
+    iterates: bool
+
+
 def add_parser(subparsers: Any) -> None:
     """Add this command to the command line."""
     parser = subparsers.add_parser(
@@ -76,14 +86,17 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure or read, and print. Raises `SupplyError` for what cannot be forecast."""
     _check(args)
-    latencies, window, source = _read(args) if args.trace else _measure(args)
-    schedule = Schedule(args.rate, window, args.interval, args.added * 1e-3)
+    sample = _read(args) if args.trace else _measure(args)
+    latencies = sample.latencies
+    schedule = Schedule(args.rate, sample.window, args.interval, args.added * 1e-3)
     found = forecast(latencies, schedule)
     hours = _SIMULATED_CHUNKS / query_steps(latencies, schedule).chunks_per_hour
     simulated = {mode: simulate(latencies, schedule, mode, hours) for mode in Mode}
-    print("\n".join(_lines(found, simulated, source)))
+    advised = advice(found, sample.iterates)
+    print("\n".join([*_lines(found, simulated, sample.source), "", advised]))
     if args.json:
-        args.json.write_text(json.dumps(_to_json(found, simulated, latencies, source), indent=1) + "\n")
+        content = {**_to_json(found, simulated, sample), "advice": advised}
+        args.json.write_text(json.dumps(content, indent=1) + "\n")
     return 0
 
 
@@ -105,18 +118,19 @@ def _window(asked: int | None, n_action_steps: int, chunk_size: int) -> int:
     return window
 
 
-def _read(args: argparse.Namespace) -> tuple[Seconds, int, str]:
-    window = args.window
+def _read(args: argparse.Namespace) -> _Sample:
+    window, iterates = args.window, False
     if args.checkpoint:
         from vla_simd_ros.checkpoints import load_checkpoint
         from vla_simd_ros.policies.registry import define_policy
 
-        spec = define_policy(load_checkpoint(args.checkpoint)).spec
-        window = _window(window, spec.n_action_steps, spec.chunk_size)
-    return read_trace(args.trace), window, f"trace {args.trace}"
+        policy = define_policy(load_checkpoint(args.checkpoint))
+        window = _window(window, policy.spec.n_action_steps, policy.spec.chunk_size)
+        iterates = policy.solver is not None
+    return _Sample(read_trace(args.trace), window, f"trace {args.trace}", iterates)
 
 
-def _measure(args: argparse.Namespace) -> tuple[Seconds, int, str]:
+def _measure(args: argparse.Namespace) -> _Sample:
     """Latencies of queries back to back on random observations, in seconds."""
     import numpy as np
 
@@ -140,7 +154,7 @@ def _measure(args: argparse.Namespace) -> tuple[Seconds, int, str]:
     ]
     steps = f", {args.num_steps or policy.solver.default_steps} steps" if policy.solver else ""
     source = f"{policy.name} on {cpu_model()}, {policy.isa}, {policy.threads} threads{steps}"
-    return np.array(times[_WARMUP:]) * 1e-3, window, source
+    return _Sample(np.array(times[_WARMUP:]) * 1e-3, window, source, policy.solver is not None)
 
 
 def _lines(found: SupplyForecast, simulated: dict[Mode, Simulated], source: str) -> list[str]:
@@ -164,7 +178,7 @@ def _lines(found: SupplyForecast, simulated: dict[Mode, Simulated], source: str)
             f"Slow queries follow each other (correlation {found.correlation:.2f}): "
             "starvations come in bursts."
         )
-    return [*lines, "", advice(found)]
+    return lines
 
 
 def _budget_table(found: SupplyForecast) -> list[str]:
@@ -217,12 +231,10 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _to_json(
-    found: SupplyForecast, simulated: dict[Mode, Simulated], latencies: Seconds, source: str
-) -> dict[str, Any]:
+def _to_json(found: SupplyForecast, simulated: dict[Mode, Simulated], sample: _Sample) -> dict[str, Any]:
     schedule = found.schedule
     return {
-        "source": source,
+        "source": sample.source,
         "rate": schedule.rate,
         "window": schedule.window,
         "interval": schedule.interval,
@@ -248,6 +260,5 @@ def _to_json(
             dataclasses.asdict(rates) | {"simulated": _simulated(simulated[mode])}
             for mode, rates in found.starvation.items()
         ],
-        "advice": advice(found),
-        "latencies_ms": (latencies * 1e3).tolist(),
+        "latencies_ms": (sample.latencies * 1e3).tolist(),
     }
