@@ -16,6 +16,7 @@ from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Lifetime, Op
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.policies.octo import OctoPolicy
+from vla_simd_ros.policies.octo_head import fourier_features
 from vla_simd_ros.policies.octo_transformer import Layout
 
 Open = Callable[..., Checkpoint]
@@ -65,10 +66,10 @@ def test_what_it_takes_and_gives(policy: OctoPolicy) -> None:
 
 
 def test_steps_run_the_head_alone(compiled: CompiledPolicy) -> None:
-    """Time's two layers, the input's two parts, two a block, the output; the readout's part once a query."""
+    """The sample's part of the input, two layers a block, the output; time's are a table made at load."""
     step = compiled.programs[Lifetime.STEP]
     assert {op.block for op in step.ops} == {"head", "solver", "postprocess"}
-    assert len(ops(compiled, Lifetime.STEP, "linear")) == 2 + 2 + 2 * 2 + 1
+    assert len(ops(compiled, Lifetime.STEP, "linear")) == 1 + 2 * 2 + 1
     assert [tensor.shape for tensor in step.uses] == [(1, 64)]
     assert [op.block for op in compiled.programs[Lifetime.QUERY].ops][-1] == "head"
 
@@ -133,7 +134,9 @@ def test_unused_columns_hold_noise(checkpoint: Open) -> None:
     given = inputs(policy)
     made = outputs(policy, given)
     assert made["action"].shape == (4, 6) and made["sample"].shape == (4, 7)
-    np.testing.assert_allclose(made["sample"][:, 6], given["level"] * given["step_noise"][:, 6], rtol=1e-7)
+    np.testing.assert_allclose(
+        made["sample"][:, 6], given["coefficients"][3] * given["step_noise"][:, 6], rtol=1e-7
+    )
 
 
 def test_samples_stay_within_the_bound(policy: OctoPolicy) -> None:
@@ -223,3 +226,11 @@ def test_a_misfit_of_weights_is_named(checkpoint: Open) -> None:
 def test_lengths_of_instructions(policy: OctoPolicy, tokens: int | None) -> None:
     with pytest.raises(GraphError, match="expected 1 to 8"):
         policy.build(tokens)
+
+
+def test_time_is_told_by_cosines_and_sines() -> None:
+    frequencies = np.array([[0.1], [-0.3], [0.25]], np.float32)
+    made = fourier_features(20, frequencies)
+    angle = 2 * np.pi * 19 * frequencies[:, 0].astype(np.float64)
+    np.testing.assert_allclose(made[19], [*np.cos(angle), *np.sin(angle)], atol=1e-7)
+    np.testing.assert_array_equal(made[0], [1, 1, 1, 0, 0, 0])

@@ -197,6 +197,22 @@ def test_networks_of_another_kind(tmp_path: Path, path: str, value: Any, message
     assert not (tmp_path / "out").exists()
 
 
+def test_a_camera_that_the_data_did_not_have(tmp_path: Path) -> None:
+    tree, example = published.parameters(), published.example()
+    for name in [name for name in tree["octo_transformer"] if "wrist" in name]:
+        del tree["octo_transformer"][name]
+    del example["observation"]["image_wrist"]
+    source = published.write(tmp_path / "in", parameters=tree, example=example)
+    convert_octo(source, tmp_path / "out", "kuka")
+    assert list(load_checkpoint(tmp_path / "out").cameras) == ["primary"]
+
+
+def _without_images(source: Path) -> None:
+    example = published.example()
+    example["observation"] = {"timestep_pad_mask": example["observation"]["timestep_pad_mask"]}
+    (source / "example_batch.msgpack").write_bytes(published.packed(example))
+
+
 def _without_mask(source: Path) -> None:
     example = published.example()
     del example["observation"]["timestep_pad_mask"]
@@ -221,6 +237,7 @@ def _with_text(source: Path) -> None:
         (lambda s: (s / "300" / "default" / "checkpoint").unlink(), "has no <step>/default/checkpoint"),
         (lambda s: (s / "example_batch.msgpack").unlink(), "example_batch.msgpack: no such file"),
         (lambda s: (s / "example_batch.msgpack").write_bytes(b"\xc1"), "not a MessagePack file of Flax"),
+        (_without_images, "none of observation_tokenizers has an image"),
         (_without_mask, "has no observation/timestep_pad_mask"),
         (_with_unknown, "parameter 'heads_value/kernel' is none of an Octo"),
         (_with_text, "time_preprocess/kernel' is str .* expected an array"),

@@ -16,6 +16,7 @@ from vla_simd_ros.checkpoints.synthesis.options import Camera, Options
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 _READOUT = "action"
+_EXAMPLE_IMAGE = "observation/image_"
 _COLOURS = 3
 _IMAGES = {"default": "MIN_MAX", "imagenet": "MEAN_STD"}
 
@@ -29,7 +30,7 @@ def octo_model_config(
     Octo-Small in more than its sizes.
     """
     model = field(original, "model", dict, where)
-    tokenizers = _image_tokenizers(model, where)
+    tokenizers = _image_tokenizers(model, example, where)
     cameras = tuple(_camera(name, example) for name in tokenizers)
     config = octo_config(Options(cameras=cameras, state_dim=0, action_dim=action_width))
     config |= _transformer(model, where) | _head(model, where) | _stem(next(iter(tokenizers)), tensors)
@@ -60,14 +61,16 @@ def _expect(kwargs: Mapping[str, Any], where: object, **expected: Any) -> None:
             raise CheckpointError(f"{where}: {name} is {kwargs[name]}, expected {value}")
 
 
-def _image_tokenizers(model: dict[str, Any], where: Path) -> dict[str, dict[str, Any]]:
-    """Keyword arguments of the encoder of each camera."""
+def _image_tokenizers(model: dict[str, Any], example: Arrays, where: Path) -> dict[str, dict[str, Any]]:
+    """Keyword arguments of the encoder of each camera; one that the data did not have was left out."""
     language = field(model, "task_tokenizers", dict, where)
     if list(language) != ["language"]:
         raise CheckpointError(f"{where}: task_tokenizers are {list(language)}, expected language alone")
     _module(language["language"], "LanguageTokenizer", f"{where}: task_tokenizers.language")
     encoders = {}
     for name, spec in field(model, "observation_tokenizers", dict, where).items():
+        if f"{_EXAMPLE_IMAGE}{name}" not in example:
+            continue
         place = f"{where}: observation_tokenizers.{name}"
         kwargs = _module(spec, "ImageTokenizer", place)
         _expect(kwargs, place, obs_stack_keys=[f"image_{name}"], task_film_keys=[], use_token_learner=False)
@@ -80,12 +83,19 @@ def _image_tokenizers(model: dict[str, Any], where: Path) -> dict[str, dict[str,
         encoders[name] = field(encoder, "kwargs", dict, place)
         _expect(encoders[name], f"{place}.encoder", use_film=False)
     if not encoders:
-        raise CheckpointError(f"{where}: observation_tokenizers is empty, expected a camera")
+        raise CheckpointError(
+            f"{where}: none of observation_tokenizers has an image in example_batch.msgpack"
+        )
     return encoders
 
 
 def _camera(name: str, example: Arrays) -> Camera:
-    shape = _example(example, f"observation/image_{name}").shape
+    shape = example[f"{_EXAMPLE_IMAGE}{name}"].shape
+    if len(shape) != 5:
+        raise CheckpointError(
+            f"example_batch.msgpack: {_EXAMPLE_IMAGE}{name} has shape {list(shape)}, "
+            "expected [batch, window, height, width, 3]"
+        )
     return Camera(name, *shape[2:4])
 
 
@@ -95,12 +105,6 @@ def _window(example: Arrays) -> int:
     if mask is None or mask.ndim != 2:
         raise CheckpointError(f"example_batch.msgpack: has no {names[0]} [batch, window]")
     return int(mask.shape[1])
-
-
-def _example(example: Arrays, name: str) -> npt.NDArray[Any]:
-    if name not in example or example[name].ndim != 5:
-        raise CheckpointError(f"example_batch.msgpack: has no {name} [batch, window, height, width, 3]")
-    return example[name]
 
 
 def _transformer(model: dict[str, Any], where: Path) -> dict[str, Any]:
