@@ -20,6 +20,7 @@ from vla_simd_ros.graph.ir import Array, Graph, Lifetime
 from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
+from vla_simd_ros.policies.octo import OctoPolicy
 from vla_simd_ros.policies.smolvla import SmolVlaPolicy
 from vla_simd_ros.policies.turbovla import TurboVlaPolicy
 
@@ -53,6 +54,9 @@ class Hollow(Mapping[str, Array]):
 
     def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
         return np.broadcast_to(np.float32(0), self.shape(name, shape))
+
+    def rows(self, name: str, start: int, stop: int) -> Array:
+        return self.tensor(name)[start:stop]
 
     def __getitem__(self, name: str) -> Array:
         return self.tensor(name)
@@ -172,6 +176,23 @@ def test_smolvla_reads_the_prefix_once_and_steps_are_its_expert() -> None:
     step = 2 * 50 * (8 * (joint + cross) + 2 * 32 * 720 + 2 * 720 * 720)
     assert gigaflops(graph, Lifetime.STEP) == pytest.approx(step / 1e9, rel=0.01)
     assert gigaflops(graph, Lifetime.STEP) == pytest.approx(10.41, abs=0.01)
+
+
+def test_octo_is_its_transformer() -> None:
+    """Eleven layers of all rows, which attend to those up to their own; of the twelfth, keys and values."""
+    graph = OctoPolicy(hollow_checkpoint("octo", 256, 256, 6, 7)).build(8)
+    task, step, width = 16, 2 * 256 + 16 + 1, 384
+    products = 11 * 2 * step * (4 * width**2 + 2 * width * 4 * width) + 2 * step * 2 * width**2
+    attention = 11 * 2 * width * step * ((task + step) + (task + 2 * step))
+    convolutions = sum(
+        (256 // 2**n) ** 2 * 9 * inputs * outputs
+        for n, (inputs, outputs) in enumerate([(3, 32), (32, 96), (96, 192), (192, 384)], start=1)
+    )
+    stem = 4 * (convolutions + 256 * 2 * 384 * 512)
+    expected = 2 * (products + attention + stem) / 1e9
+    assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(expected, rel=0.01)
+    head = 2 * (28 * 256 + 3 * 8 * 256**2 + 256 * 28) / 1e9
+    assert gigaflops(graph, Lifetime.STEP) == pytest.approx(head, rel=0.02)
 
 
 def test_libero_views_give_128_visual_tokens() -> None:
