@@ -11,7 +11,16 @@ using OptionalView = std::optional<Operand>;
 using Weights = std::variant<std::shared_ptr<PackedWeights>, std::shared_ptr<Int8Weights>>;
 using Size = std::pair<int64_t, int64_t>;
 
+// (top, bottom) and (left, right).
+using Sides = std::pair<Size, Size>;
+
 ImageSize image(const Size& size) { return ImageSize{size.first, size.second}; }
+
+Window window_of(const Size& kernel, const Size& stride, const Sides& padding, int64_t dilation) {
+  const auto& [vertical, horizontal] = padding;
+  return Window{image(kernel), Steps(stride.first, stride.second),
+                Edges(vertical.first, vertical.second, horizontal.first, horizontal.second), dilation};
+}
 
 Activation parse_activation(const std::string& op, const std::string& name) {
   constexpr std::pair<const char*, Activation> kNames[] = {
@@ -48,22 +57,22 @@ class Builder {
   }
 
   void conv2d(const std::string& label, const Operand& x, const Size& in, const Weights& weights, const Size& kernel,
-              int64_t stride, int64_t padding, int64_t dilation, const Operand& y, const Size& out,
+              const Size& stride, const Sides& padding, int64_t dilation, const Operand& y, const Size& out,
               const OptionalView& bias, const OptionalView& residual, const std::string& activation,
               const OptionalView& gamma, const OptionalView& beta) {
     const EpilogueOperands epilogue{bias, residual, parse_activation(label, activation), gamma, beta};
-    const Window window{image(kernel), stride, padding, dilation};
+    const Window window = window_of(kernel, stride, padding, dilation);
     std::visit([&](const auto& packed) { builder_.conv2d(label, x, image(in), packed, window, y, image(out), epilogue); },
                weights);
   }
 
   void conv2d_flat(const std::string& label, const Operand& x, const Size& in,
-                   const std::shared_ptr<PackedWeights>& weights, const Size& kernel, int64_t stride, int64_t padding,
-                   int64_t dilation, const Operand& y, const Size& out, const OptionalView& bias,
+                   const std::shared_ptr<PackedWeights>& weights, const Size& kernel, const Size& stride,
+                   const Sides& padding, int64_t dilation, const Operand& y, const Size& out, const OptionalView& bias,
                    const OptionalView& residual, const std::string& activation, const OptionalView& gamma,
                    const OptionalView& beta) {
     const EpilogueOperands epilogue{bias, residual, parse_activation(label, activation), gamma, beta};
-    const Window window{image(kernel), stride, padding, dilation};
+    const Window window = window_of(kernel, stride, padding, dilation);
     builder_.conv2d_flat(label, x, image(in), weights, window, y, image(out), epilogue);
   }
 

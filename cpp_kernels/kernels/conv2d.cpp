@@ -1,6 +1,6 @@
 // Convolution as a matrix product whose left operand is never stored. In a height x width x channels
 // image the patch of an output pixel is one adjacent run of kernel_w * in_c values per row of the filter,
-// and the patches of neighbouring pixels start stride * in_c values apart: that is all a register tile
+// and the patches of neighbouring pixels start stride_w * in_c values apart: that is all a register tile
 // needs to know. Where there is padding, the few image rows that a block of output rows sees are first
 // copied between zeros, so that every patch is whole.
 #include "kernels/copy.hpp"
@@ -18,24 +18,24 @@ struct Strip {
   int64_t row;      // floats per image row
 };
 
-VLA_INLINE int64_t strip_width(const Conv2dArgs& c) { return (c.in_w + 2 * c.padding) * c.in_c; }
+VLA_INLINE int64_t strip_width(const Conv2dArgs& c) { return c.padded_w() * c.in_c; }
 
 VLA_INLINE int64_t strip_rows(const Conv2dArgs& c, int64_t out_rows) {
-  return (out_rows - 1) * c.stride + (c.kernel_h - 1) * c.dilation + 1;
+  return (out_rows - 1) * c.stride_h + (c.kernel_h - 1) * c.dilation + 1;
 }
 
 // Output rows per block: as many as asked for, or as keep the strip within its share of the cache; at least one.
 int64_t block_rows(const Conv2dArgs& c) {
   if (c.block_rows > 0) return min_of(c.out_h, ceil_div(c.block_rows, c.out_w));
   const int64_t fit = kStripFloats / strip_width(c) - strip_rows(c, 1);
-  return max_of(1, min_of(c.out_h, fit / c.stride + 1));
+  return max_of(1, min_of(c.out_h, fit / c.stride_h + 1));
 }
 
 Strip make_strip(const Conv2dArgs& c, int64_t out_row, int64_t out_rows, float* scratch) {
   const int64_t image_row = c.in_w * c.in_c;
-  if (c.padding == 0) return {c.x + out_row * c.stride * image_row, image_row};
-  const int64_t width = strip_width(c), edge = c.padding * c.in_c;
-  const int64_t first = out_row * c.stride - c.padding;
+  if (!c.padded()) return {c.x + out_row * c.stride_h * image_row, image_row};
+  const int64_t width = strip_width(c), left = c.pad_left * c.in_c, right = c.pad_right * c.in_c;
+  const int64_t first = out_row * c.stride_h - c.pad_top;
   for (int64_t i = 0; i < strip_rows(c, out_rows); ++i) {
     float* to = scratch + i * width;
     const int64_t y = first + i;
@@ -43,9 +43,9 @@ Strip make_strip(const Conv2dArgs& c, int64_t out_row, int64_t out_rows, float* 
       clear(to, width);
       continue;
     }
-    clear(to, edge);
-    copy(c.x + y * image_row, image_row, to + edge);
-    clear(to + edge + image_row, edge);
+    clear(to, left);
+    copy(c.x + y * image_row, image_row, to + left);
+    clear(to + left + image_row, right);
   }
   return {scratch, width};
 }
@@ -71,7 +71,7 @@ void panel_part(const Block& b, const Part& part, int64_t panel) {
   const auto* packed = reinterpret_cast<const W*>(c.packed);
   const int64_t k = c.kernel_h * c.kernel_w * c.in_c, col = panel * kTileCols, depth = part.runs * part.run;
   TileArgs t;
-  t.a_ld = c.stride * c.in_c;
+  t.a_ld = c.stride_w * c.in_c;
   t.runs = part.runs;
   t.run = part.run;
   t.run_stride = part.run_stride;
@@ -87,7 +87,7 @@ void panel_part(const Block& b, const Part& part, int64_t panel) {
   for (int64_t pixel = b.pixels.begin; pixel < b.pixels.end;) {
     const int64_t row = pixel / c.out_w, x0 = pixel - row * c.out_w;
     const EvenShares tiles(min_of(b.pixels.end, (row + 1) * c.out_w) - pixel, kTileRows);
-    t.a = b.strip.at + (row - b.out_row) * c.stride * b.strip.row + x0 * t.a_ld + part.offset;
+    t.a = b.strip.at + (row - b.out_row) * c.stride_h * b.strip.row + x0 * t.a_ld + part.offset;
     for (int64_t i = 0; i < tiles.shares; ++i) {
       const int64_t size = tiles.size(i);
       t.y = c.y + pixel * c.y_ld + col;
@@ -139,7 +139,7 @@ void run_block(const Block& b) {
 }  // namespace
 
 int64_t conv2d_scratch(const Conv2dArgs& c) {
-  return c.padding == 0 ? 0 : strip_rows(c, block_rows(c)) * strip_width(c);
+  return !c.padded() ? 0 : strip_rows(c, block_rows(c)) * strip_width(c);
 }
 
 void conv2d(const Conv2dArgs& c, Range rows, Range panels, float* scratch) {

@@ -64,9 +64,15 @@ struct Conv2dArgs {
   int64_t y_ld = 0;
   int64_t out_h = 0, out_w = 0, out_c = 0;
   int64_t kernel_h = 1, kernel_w = 1;
-  int64_t stride = 1, padding = 0, dilation = 1;
+  int64_t stride_h = 1, stride_w = 1;
+  int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
+  int64_t dilation = 1;
   int64_t block_rows = 0;  // as in LinearArgs, in whole rows of the image
   Epilogue epilogue;
+
+  constexpr int64_t padded_h() const { return in_h + pad_top + pad_bottom; }
+  constexpr int64_t padded_w() const { return in_w + pad_left + pad_right; }
+  constexpr bool padded() const { return padded_h() > in_h || padded_w() > in_w; }
 };
 
 // A form of Winograd's method: for square filters of side `kernel`, on tiles of side x side output pixels. There are

@@ -21,9 +21,9 @@ void conv2d_patches(const Conv2dArgs& c, Range pixels, float* patches) {
   const int64_t run = c.dilation == 1 ? c.kernel_w : 1;  // the pixels that are adjacent in the image too
   float* to = patches + pixels.begin * c.kernel_h * line;
   for (int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
-    const int64_t out_y = pixel / c.out_w, x0 = (pixel - out_y * c.out_w) * c.stride - c.padding;
+    const int64_t out_y = pixel / c.out_w, x0 = (pixel - out_y * c.out_w) * c.stride_w - c.pad_left;
     for (int64_t fy = 0; fy < c.kernel_h; ++fy, to += line) {
-      const int64_t y = out_y * c.stride - c.padding + fy * c.dilation;
+      const int64_t y = out_y * c.stride_h - c.pad_top + fy * c.dilation;
       if (y < 0 || y >= c.in_h) {
         clear(to, line);
         continue;

@@ -208,7 +208,7 @@ class Runner {
 
   void transform_tile(int64_t tile, const Group& group, float* to) const {
     const int64_t down = tile / layout.tiles_across, across = tile - down * layout.tiles_across;
-    const int64_t y = down * S * W::kStride - c.padding, x = across * S * W::kStride - c.padding;
+    const int64_t y = down * S * W::kStride - c.pad_top, x = across * S * W::kStride - c.pad_left;
     const float* pixels[D * D];
     for (int64_t i = 0; i < D; ++i) {
       for (int64_t j = 0; j < D; ++j) pixels[i * D + j] = pixel(y + i, x + j);

@@ -87,7 +87,7 @@ struct Layout {
 
   explicit Layout(const Conv2dArgs& c) {
     image_row = c.in_w * c.in_c;
-    value_row = odd_lines(image_row + 2 * c.padding * c.in_c);
+    value_row = odd_lines(c.padded_w() * c.in_c);
     product_ld = odd_lines(round_up(c.out_c, kTileCols));
     product_step = odd_lines(kBlockTiles * product_ld);
     values = round_up(image_row, kLine);
@@ -108,10 +108,10 @@ class Runner {
 
   void run(Range tiles) const {
     clear(zeros, layout.image_row);
-    const int64_t edge = c.padding * c.in_c;
+    const int64_t left = c.pad_left * c.in_c;
     for (int v = 0; v < kValues; ++v) {
-      clear(values + v * layout.value_row, edge);
-      clear(values + v * layout.value_row + edge + layout.image_row, edge);
+      clear(values + v * layout.value_row, left);
+      clear(values + v * layout.value_row + left + layout.image_row, c.pad_right * c.in_c);
     }
     for (int64_t tile = tiles.begin; tile < tiles.end;) {
       const int64_t down = tile / c.out_w, x = tile - down * c.out_w;
@@ -149,12 +149,12 @@ class Runner {
   void transform_image(int64_t row, Range across) const {
     const float* rows[kInputs];
     for (int i = 0; i < kInputs; ++i) {
-      const int64_t y = row * kStride - c.padding + i;
+      const int64_t y = row * kStride - c.pad_top + i;
       rows[i] = y >= 0 && y < c.in_h ? c.x + y * layout.image_row : zeros;
     }
-    const int64_t first = max_of(0, across.begin * kStride - c.padding) * c.in_c;
-    const int64_t end = min_of(c.in_w, (across.end - 1) * kStride + c.kernel_w - c.padding) * c.in_c;
-    float* to = values + c.padding * c.in_c;
+    const int64_t first = max_of(0, across.begin * kStride - c.pad_left) * c.in_c;
+    const int64_t end = min_of(c.in_w, (across.end - 1) * kStride + c.kernel_w - c.pad_left) * c.in_c;
+    float* to = values + c.pad_left * c.in_c;
     over_columns(end - first, [&](int64_t i, auto part) {
       Vec d[kInputs], v[kValues];
       for (int j = 0; j < kInputs; ++j) d[j] = load(rows[j] + first + i, part);

@@ -68,7 +68,7 @@ void find_int8_scale(const Int8Conv2dRecord& op, const Team& team, float* scale)
 void execute(const Int8Conv2dRecord& op, const Team& team) {
   const Int8Input input = int8_input(team.workspace.shared, 1 + op.quantize_chunks);
   find_int8_scale(op, team, input.scales);
-  for_ranges(team, op.args.in_h + 2 * op.args.padding, op.quantize_chunks,
+  for_ranges(team, op.args.padded_h(), op.quantize_chunks,
              [&](Range rows) { team.int8.quantize_image(op.args, rows, input); });
   team.runner.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
     team.int8.conv2d(op.args, input, op.grid.row_range(chunk), op.grid.panel_range(chunk));

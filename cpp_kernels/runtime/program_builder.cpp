@@ -13,23 +13,27 @@ std::string size_text(const ImageSize& size) {
   return std::to_string(size.height) + "x" + std::to_string(size.width);
 }
 
-int64_t window_output(int64_t size, int64_t kernel, const Window& window) {
-  return (size + 2 * window.padding - window.dilation * (kernel - 1) - 1) / window.stride + 1;
+int64_t window_output(int64_t padded, int64_t kernel, int64_t stride, int64_t dilation) {
+  return (padded - dilation * (kernel - 1) - 1) / stride + 1;
 }
 
 void check_window(const OperandCheck& check, const ImageSize& in, const Window& window, const ImageSize& out) {
   for (const int64_t value : {in.height, in.width, out.height, out.width}) check.require_positive("image side", value);
-  for (const int64_t value : {window.kernel.height, window.kernel.width, window.stride, window.dilation}) {
+  const auto& [kernel, stride, padding, dilation] = window;
+  for (const int64_t value : {kernel.height, kernel.width, stride.down, stride.right, dilation}) {
     check.require(value >= 1 && value <= kMaxWindow, "kernel side, stride or dilation is " + std::to_string(value) +
                                                          ", expected 1 to " + std::to_string(kMaxWindow));
   }
-  check.require(window.padding >= 0 && window.padding <= kMaxWindow,
-                "padding is " + std::to_string(window.padding) + ", expected 0 to " + std::to_string(kMaxWindow));
-  const bool covers = in.height + 2 * window.padding > window.dilation * (window.kernel.height - 1) &&
-                      in.width + 2 * window.padding > window.dilation * (window.kernel.width - 1);
-  check.require(covers, "the kernel " + size_text(window.kernel) + " is larger than the image " + size_text(in));
-  const ImageSize expected{window_output(in.height, window.kernel.height, window),
-                           window_output(in.width, window.kernel.width, window)};
+  for (const int64_t value : {padding.top, padding.bottom, padding.left, padding.right}) {
+    check.require(value >= 0 && value <= kMaxWindow,
+                  "padding is " + std::to_string(value) + ", expected 0 to " + std::to_string(kMaxWindow));
+  }
+  const ImageSize padded{in.height + padding.top + padding.bottom, in.width + padding.left + padding.right};
+  const bool covers =
+      padded.height > dilation * (kernel.height - 1) && padded.width > dilation * (kernel.width - 1);
+  check.require(covers, "the kernel " + size_text(kernel) + " is larger than the image " + size_text(in));
+  const ImageSize expected{window_output(padded.height, kernel.height, stride.down, dilation),
+                           window_output(padded.width, kernel.width, stride.right, dilation)};
   check.require(expected.height == out.height && expected.width == out.width,
                 "output image is " + size_text(out) + ", expected " + size_text(expected));
 }
@@ -173,8 +177,12 @@ Conv2dArgs ProgramBuilder::conv2d_args(const OperandCheck& check, const Operand&
   args.out_c = y.cols;
   args.kernel_h = window.kernel.height;
   args.kernel_w = window.kernel.width;
-  args.stride = window.stride;
-  args.padding = window.padding;
+  args.stride_h = window.stride.down;
+  args.stride_w = window.stride.right;
+  args.pad_top = window.padding.top;
+  args.pad_bottom = window.padding.bottom;
+  args.pad_left = window.padding.left;
+  args.pad_right = window.padding.right;
   args.dilation = window.dilation;
   check.require_apart("x", x, y);
   args.epilogue = checked_epilogue(check, epilogue, y, y.rows, y.cols);
@@ -192,7 +200,7 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
   const WinogradForm& form = weights->winograd();
   const std::string side = std::to_string(form.kernel);
   const bool fits = window.kernel.height == form.kernel && window.kernel.width == form.kernel &&
-                    window.stride == form.stride && window.dilation == 1;
+                    window.stride.down == form.stride && window.stride.right == form.stride && window.dilation == 1;
   check.require(form.side == 0 || fits, "weights are packed for Winograd's method with " + side + "x" + side +
                                             " kernels, stride " + std::to_string(form.stride) + " and dilation 1");
   args.packed = weights->data();
@@ -254,7 +262,9 @@ void ProgramBuilder::max_pool2d(const std::string& label, const Operand& x, Imag
   check_window(check, in, window, out);
   check.require(window.kernel.height == window.kernel.width, "the window is not square");
   check.require(window.dilation == 1, "a dilated window");
-  check.require(2 * window.padding <= window.kernel.height, "padding of more than half the window");
+  check.require(window.stride.down == window.stride.right && window.padding.even(),
+                "stride or padding are not the same on all sides");
+  check.require(2 * window.padding.top <= window.kernel.height, "padding of more than half the window");
   MaxPool2dRecord record;
   MaxPool2dArgs& args = record.args;
   args.x = check.f32("x", x, in.height * in.width, y.cols);
@@ -267,8 +277,8 @@ void ProgramBuilder::max_pool2d(const std::string& label, const Operand& x, Imag
   args.out_h = out.height;
   args.out_w = out.width;
   args.kernel = window.kernel.height;
-  args.stride = window.stride;
-  args.padding = window.padding;
+  args.stride = window.stride.down;
+  args.padding = window.padding.top;
   check.require_apart("x", x, y);
   record.chunks = chunk_count(out.height, out.width * y.cols * window.kernel.height * kCopyCost, sharing(y));
   keep(x);

@@ -24,11 +24,27 @@ struct ImageSize {
   int64_t width = 0;
 };
 
+// How far a window moves down and to the right; a number is for both.
+struct Steps {
+  Steps(int64_t both) : down(both), right(both) {}
+  Steps(int64_t vertical, int64_t horizontal) : down(vertical), right(horizontal) {}
+  int64_t down, right;
+};
+
+// Rows and columns of zeros around an image; a number is for all sides.
+struct Edges {
+  Edges(int64_t all) : top(all), bottom(all), left(all), right(all) {}
+  Edges(int64_t above, int64_t below, int64_t before, int64_t after)
+      : top(above), bottom(below), left(before), right(after) {}
+  bool even() const { return top == bottom && left == right && top == left; }
+  int64_t top, bottom, left, right;
+};
+
 // Window of a convolution or pooling, and how it moves.
 struct Window {
   ImageSize kernel;
-  int64_t stride = 1;
-  int64_t padding = 0;
+  Steps stride = 1;
+  Edges padding = 0;
   int64_t dilation = 1;
 };
 

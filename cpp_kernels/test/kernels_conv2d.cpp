@@ -7,16 +7,20 @@ namespace {
 
 struct Problem {
   int64_t h, w, in_c, out_c, kernel_h, kernel_w, stride, padding, dilation;
+  // Where they differ from those above: the stride to the right, and what is added to the padding of these sides.
+  int64_t stride_w = stride;
+  int64_t more_bottom = 0, more_left = 0, more_right = 0;
 
-  int64_t out(int64_t size, int64_t kernel) const {
-    return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+  int64_t left() const { return padding + more_left; }
+  int64_t out_h() const {
+    return (h + 2 * padding + more_bottom - dilation * (kernel_h - 1) - 1) / stride + 1;
   }
-  int64_t out_h() const { return out(h, kernel_h); }
-  int64_t out_w() const { return out(w, kernel_w); }
+  int64_t out_w() const { return (w + left() + padding + more_right - dilation * (kernel_w - 1) - 1) / stride_w + 1; }
   int64_t k() const { return kernel_h * kernel_w * in_c; }
   std::string name() const {
     std::string text;
-    for (const int64_t v : {h, w, in_c, out_c, kernel_h, kernel_w, stride, padding, dilation}) {
+    for (const int64_t v : {h, w, in_c, out_c, kernel_h, kernel_w, stride, padding, dilation, stride_w, more_bottom,
+                            more_left, more_right}) {
       text += std::to_string(v) + " ";
     }
     return text;
@@ -48,7 +52,7 @@ struct Case {
     for (int64_t fy = 0; fy < p.kernel_h; ++fy) {
       for (int64_t fx = 0; fx < p.kernel_w; ++fx) {
         const int64_t y = oy * p.stride - p.padding + fy * p.dilation;
-        const int64_t xx = ox * p.stride - p.padding + fx * p.dilation;
+        const int64_t xx = ox * p.stride_w - p.left() + fx * p.dilation;
         if (y < 0 || y >= p.h || xx < 0 || xx >= p.w) continue;
         for (int64_t c = 0; c < p.in_c; ++c) {
           sum += static_cast<double>(x[static_cast<size_t>((y * p.w + xx) * p.in_c + c)]) *
@@ -72,8 +76,12 @@ struct Case {
     a.out_c = p.out_c;
     a.kernel_h = p.kernel_h;
     a.kernel_w = p.kernel_w;
-    a.stride = p.stride;
-    a.padding = p.padding;
+    a.stride_h = p.stride;
+    a.stride_w = p.stride_w;
+    a.pad_top = p.padding;
+    a.pad_bottom = p.padding + p.more_bottom;
+    a.pad_left = p.left();
+    a.pad_right = p.padding + p.more_right;
     a.dilation = p.dilation;
     a.epilogue = epilogue;
     return a;
@@ -155,6 +163,15 @@ TEST(dilated) {
 TEST(filters_that_are_not_square) {
   check_problem({9, 8, 7, 9, 1, 5, 1, 2, 1});
   check_problem({9, 8, 7, 9, 4, 1, 1, 1, 1});
+}
+
+TEST(windows_that_differ_between_the_axes) {
+  check_problem({1, 16, 40, 37, 1, 5, 1, 0, 1, 1, 0, 2, 2});   // along one axis only
+  check_problem({1, 16, 40, 37, 1, 3, 1, 0, 1, 2, 0, 1, 1});
+  check_problem({9, 8, 7, 9, 3, 1, 2, 1, 1, 1, -1, -1, -1});
+  check_problem({9, 8, 7, 9, 3, 3, 2, 0, 1, 2, 1, 0, 1});      // padded below and to the right
+  check_problem({9, 8, 7, 9, 2, 4, 1, 1, 2, 3, 2, 0, 3});
+  check_problem({12, 8, 3, 20, 4, 4, 4, 0, 1});
 }
 
 TEST(channels_beyond_one_depth_block) {

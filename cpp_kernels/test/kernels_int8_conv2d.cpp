@@ -8,10 +8,16 @@ namespace {
 struct Shape {
   int64_t in_h, in_w, in_c, out_c;
   int64_t kernel_h = 3, kernel_w = 3, stride = 1, padding = 1, dilation = 1;
+  // Where they differ from those above: the stride to the right, and what is added to the padding of these sides.
+  int64_t stride_w = stride;
+  int64_t more_bottom = 0, more_left = 0, more_right = 0;
 
-  int64_t out(int64_t size, int64_t kernel) const { return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1; }
-  int64_t out_h() const { return out(in_h, kernel_h); }
-  int64_t out_w() const { return out(in_w, kernel_w); }
+  int64_t left() const { return padding + more_left; }
+  int64_t padded_h() const { return in_h + 2 * padding + more_bottom; }
+  int64_t out_h() const { return (padded_h() - dilation * (kernel_h - 1) - 1) / stride + 1; }
+  int64_t out_w() const {
+    return (in_w + left() + padding + more_right - dilation * (kernel_w - 1) - 1) / stride_w + 1;
+  }
   int64_t k() const { return kernel_h * kernel_w * in_c; }
   Int8Runs runs() const {
     return dilation == 1 ? Int8Runs{kernel_h, kernel_w * in_c} : Int8Runs{kernel_h * kernel_w, in_c};
@@ -58,7 +64,7 @@ struct Problem {
     for (int64_t fy = 0; fy < s.kernel_h; ++fy) {
       for (int64_t fx = 0; fx < s.kernel_w; ++fx) {
         const int64_t y = out_y * s.stride - s.padding + fy * s.dilation;
-        const int64_t x_at = out_x * s.stride - s.padding + fx * s.dilation;
+        const int64_t x_at = out_x * s.stride_w - s.left() + fx * s.dilation;
         const bool inside = y >= 0 && y < s.in_h && x_at >= 0 && x_at < s.in_w;
         for (int64_t c = 0; c < s.in_c; ++c, ++at) {
           if (inside) sum += image.values[static_cast<size_t>((y * s.in_w + x_at) * s.in_c + c)] * filter.values[at];
@@ -79,7 +85,7 @@ class Run {
     args_.y_ld = y.ld();
     const auto count = static_cast<int64_t>(p.x.size());
     scale_ = std::max(table.largest(p.x.data(), {0, count / 3}), table.largest(p.x.data(), {count / 3, count})) / 127.0f;
-    const int64_t rows = p.s.in_h + 2 * p.s.padding;
+    const int64_t rows = p.s.padded_h();
     for (int64_t row = 0; row < rows; row += 2) table.quantize_image(args_, {row, std::min(rows, row + 2)}, input());
     CHECK(values_.intact());
   }
@@ -102,8 +108,12 @@ class Run {
     a.out_c = p.s.out_c;
     a.kernel_h = p.s.kernel_h;
     a.kernel_w = p.s.kernel_w;
-    a.stride = p.s.stride;
-    a.padding = p.s.padding;
+    a.stride_h = p.s.stride;
+    a.stride_w = p.s.stride_w;
+    a.pad_top = p.s.padding;
+    a.pad_bottom = p.s.padding + p.s.more_bottom;
+    a.pad_left = p.s.left();
+    a.pad_right = p.s.padding + p.s.more_right;
     a.dilation = p.s.dilation;
     a.block_rows = p.block_rows;
     a.epilogue.bias = p.bias.data();
@@ -145,6 +155,12 @@ TEST(kernels_strides_paddings_and_dilations) {
   check_exact(Problem({9, 10, 6, 20, 3, 3, 1, 2, 2}));
   check_exact(Problem({9, 10, 3, 20, 3, 2, 2, 1, 3}));
   check_exact(Problem({6, 8, 2, 9, 2, 5, 3, 4}));
+}
+
+TEST(windows_that_differ_between_the_axes) {
+  check_exact(Problem({1, 16, 12, 37, 1, 5, 1, 0, 1, 1, 0, 2, 2}));
+  check_exact(Problem({9, 8, 7, 9, 3, 3, 2, 0, 1, 2, 1, 0, 1}));
+  check_exact(Problem({9, 8, 7, 9, 2, 4, 1, 1, 2, 3, 2, 0, 3}));
 }
 
 TEST(odd_images) {

@@ -94,8 +94,8 @@ struct Case {
     a.out_w = p.out_w();
     a.out_c = p.out_c;
     a.kernel_h = a.kernel_w = p.kernel;
-    a.stride = p.form.stride;
-    a.padding = p.padding;
+    a.stride_h = a.stride_w = p.form.stride;
+    a.pad_top = a.pad_bottom = a.pad_left = a.pad_right = p.padding;
     a.epilogue = epilogue;
     return a;
   }

@@ -220,6 +220,7 @@ TEST(filters_for_winograd_fit_only_their_convolutions) {
     check_refused("packed for Winograd's method", convolve({{3, 3}, 2, 1, 1}, {3, 3}, {side}));
     check_refused("packed for Winograd's method", convolve({{3, 3}, 1, 1, 1}, {6, 6}, {side, 3, 2}));
     check_refused("packed for Winograd's method", convolve({{3, 3}, 1, 2, 2}, {6, 6}, {side}));
+    check_refused("packed for Winograd's method", convolve({{3, 3}, {1, 2}, 1, 1}, {6, 3}, {side}));
     check_refused("packed for Winograd's method", convolve({{1, 9}, 1, 4, 1}, {14, 6}, {side}));
   }
   CHECK(refusal(convolve({{7, 7}, 2, 3, 1}, {3, 3}, {4, 7, 2})).empty());
@@ -289,6 +290,12 @@ TEST(windows_must_fit) {
   CHECK(refusal(pool({{2, 2}, 2, 0, 1}, {2, 2})).empty());
   check_refused("padding of more than half the window", pool({{2, 2}, 2, 2, 1}, {4, 4}));
   check_refused("not square", pool({{2, 3}, 1, 0, 1}, {3, 2}));
+  check_refused("not the same on all sides", pool({{2, 2}, {1, 2}, 0, 1}, {3, 2}));
+  check_refused("not the same on all sides", pool({{2, 2}, 2, {0, 1, 0, 0}, 1}, {2, 2}));
+  const Operand wide = at(kY, 8, 16);
+  CHECK(refusal(conv2d(x, {4, 4}, {{1, 3}, {1, 2}, {0, 0, 1, 0}, 1}, wide, {4, 2}, 9)).empty());
+  check_refused("output image is 4x2, expected 2x2", conv2d(x, {4, 4}, {{1, 3}, 2, {0, 0, 1, 0}, 1}, wide, {4, 2}, 9));
+  check_refused("padding is -1", conv2d(x, {4, 4}, {{1, 3}, 1, {0, 0, -1, 1}, 1}, wide, {4, 2}, 9));
 }
 
 TEST(attention_must_fit) {

@@ -60,12 +60,25 @@ class Network {
     const Operand pooled = place(kPixels / 4, kChannels);
     builder.max_pool2d("pool", features, size, {{2, 2}, 2, 0, 1}, pooled, half);
     ids = place(1, kTokens, DType::kI32);
+    const Operand copied = place(1, kTokens, DType::kI32);
+    builder.copy("ids", ids, copied);
     const Operand words = place(kTokens, kChannels);
-    builder.embedding("words", constant(9, kChannels), ids, words);
+    builder.embedding("words", constant(9, kChannels), copied, words);
+    const Operand grouped = place(kPixels, kChannels);
+    builder.group_norm("group norm", features, constant(1, kChannels), constant(1, kChannels), 4, 1e-5f,
+                       Activation::kMish, grouped);
+    const Operand smaller = place(kPixels / 4, kChannels);
+    builder.resize("resize", grouped, size, smaller, half);
+    const Operand turned = place(kChannels, kPixels / 4);
+    builder.transpose("transpose", smaller, {1, kPixels / 4, kChannels}, {0, 2, 1}, turned);
+    builder.softmax("softmax", turned, turned);
+    const Operand shares = place(kPixels / 4, kChannels);
+    builder.transpose("transpose back", turned, {1, kChannels, kPixels / 4}, {0, 2, 1}, shares);
     const Operand normed = place(kPixels / 4, kChannels);
     builder.layer_norm("norm", pooled, constant(1, kChannels), constant(1, kChannels), 1e-5f, normed);
     const Operand rms = place(kTokens, kChannels);
     builder.rms_norm("rms", words, constant(1, kChannels), 1e-6f, rms);
+    builder.rotary("rotary", normed, constant(kPixels / 4, 4), constant(kPixels / 4, 4), 4, normed);
     const Operand attended = place(kPixels / 4, kChannels);
     builder.attention("attention", normed, rms, words, {}, attended, {4, 4, 0.35f});
     const Operand again = place(kPixels / 4, kChannels);
@@ -73,6 +86,8 @@ class Network {
                       AttentionMethod::kMaterialized);
     const Operand sum = place(kPixels / 4, kChannels);
     builder.binary("sum", Binary::kAdd, again, pooled, sum);
+    builder.binary("maximum", Binary::kMax, sum, shares, sum);
+    builder.binary("scaled", Binary::kMul, sum, constant(1, 1), sum);
     const Operand wide = place(kPixels / 4, 8 * kChannels);
     const Operand deep = place(kPixels / 4, 8 * kChannels);
     EpilogueOperands gelu;

@@ -119,6 +119,27 @@ def test_flat_stores_no_patches_that_are_the_image() -> None:
     assert ConvolutionChoice("flat", Clock(direct=1.0, winograd2=1.0, winograd4=1.0)).form(op) == DIRECT
 
 
+@pytest.mark.parametrize(("width", "form"), [(64, FLAT), (65, DIRECT)])
+@pytest.mark.parametrize("kernel", [1, 5])
+def test_few_pixels_are_a_matrix_product(width: int, form: Form, kernel: int) -> None:
+    builder = Builder()
+    x = builder.input("x", (1, width, 20), DType.F32, Lifetime.QUERY)
+    rng = np.random.default_rng(3)
+    weight = builder.constant("w", rng.normal(size=(48, 1, kernel, 20)).astype(np.float32))
+    padding = ((0, 0), (kernel // 2, kernel // 2))
+    builder.output("y", builder.conv2d(x, weight, padding=padding, name="y"))
+    policy = compile_graph(builder.graph(), FoldCache())
+    (op,) = convolutions(policy)
+    clock = Clock(direct=1.0, winograd2=1.0, winograd4=1.0)
+    for setting in ("auto", "exact", "measured"):
+        assert ConvolutionChoice(setting, clock).form(op) == form
+    assert ConvolutionChoice("direct", clock).form(op) == DIRECT
+    inputs = {"x": rng.normal(size=(1, width, 20)).astype(np.float32)}
+    expected = ReferenceExecutor().load(policy).run(Lifetime.QUERY, inputs)["y"]
+    got = SimdExecutor(threads=2).load(policy).run(Lifetime.QUERY, inputs)["y"]
+    assert np.abs(got - expected).max() <= 2e-6 * np.abs(expected).max()
+
+
 def test_flat_leaves_known_layers_to_their_algorithm() -> None:
     first, second = convolutions(network(layers=2))
     clock = Clock(direct=1.0, winograd2=1.0, winograd4=1.0)

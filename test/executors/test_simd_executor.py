@@ -84,7 +84,7 @@ def test_it_agrees_with_the_reference_on_any_graph(
             assert_close(value, reference[name], 1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLES if not name.startswith("conv ")])
+@pytest.mark.parametrize("name", SAMPLES)
 def test_every_operation_agrees_with_the_reference(executor: SimdExecutor, name: str) -> None:
     policy, inputs = sample_policy(name)
     got = executor.load(policy).run(Lifetime.QUERY, inputs)["y"]
@@ -294,7 +294,9 @@ def test_kernels_have_names(executor: SimdExecutor) -> None:
     in_panels = 2 * ops["linear"].output.shape[1] > _engine.Engine(threads=1, isa=executor.isa).tile[1]
     how = "linear" if in_panels else "linear_rows"
     assert executor.kernel_name(ops["linear"]).startswith(f"{how}_{executor.isa}")
-    assert executor.kernel_name(ops["conv2d"]).startswith(f"conv2d_{executor.isa}_")
+    direct = SimdExecutor(isa=executor.isa, convolution="direct")
+    assert direct.kernel_name(ops["conv2d"]).startswith(f"conv2d_{executor.isa}_")
+    assert executor.kernel_name(ops["conv2d"]).startswith(f"flat_{executor.isa}_")
     assert executor.kernel_name(ops["layer_norm"]) == f"layer_norm_{executor.isa}"
     assert executor.kernel_name(ops["reshape"]) == "view"
 

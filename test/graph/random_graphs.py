@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from vla_simd_ros.executors.reference_executor import run_graph
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, DType, Graph, Lifetime, Tensor
+from vla_simd_ros.graph.shapes import ACTIVATIONS as EVERY_ACTIVATION
 from vla_simd_ros.graph.shapes import infer
 
 # Large enough that a norm does not blow rounding errors up.
 EPS = 0.1
 # Not the exponential function, which soon leaves the range of float32.
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "tanh")
+ACTIVATIONS = tuple(fn for fn in EVERY_ACTIVATION if fn != "exp")
 
 
 class GraphMaker:
@@ -99,7 +100,7 @@ class GraphMaker:
         self.pool.append(self.b.add(x, vector, name=self.name("add")))
 
     def binary(self, x: Tensor) -> None:
-        op = self.draw(st.sampled_from(("sub", "mul")))
+        op = self.draw(st.sampled_from(("sub", "mul", "min", "max")))
         self.pool.append(self.b.binary(op, x, self.same_shape(x), name=self.name(op)))
 
     def activation(self, x: Tensor) -> None:
@@ -138,7 +139,8 @@ class GraphMaker:
     def attention(self, x: Tensor) -> None:
         q, k, v = self.linear(x, 4), self.linear(x, 4), self.linear(x, 4)
         heads = self.draw(st.sampled_from((1, 2)))
-        bias = self.constant(heads, x.shape[0], x.shape[0]) if self.draw(st.booleans()) else None
+        biases = self.draw(st.sampled_from((0, 1, heads)))
+        bias = self.constant(biases, x.shape[0], x.shape[0]) if biases else None
         y = self.b.attention(q, k, v, bias, heads=heads, scale=0.7, name=self.name("attention"))
         self.pool.append(y)
 
@@ -148,6 +150,35 @@ class GraphMaker:
         self.inputs[name] = self.rng.integers(0, 4, 3).astype(np.int32)
         ids = self.b.input(name, (3,), DType.I32, Lifetime.STEP)
         self.chain(self.b.embedding(self.constant(4, 4), ids, name=self.name("embedding")))
+
+    def group_norm(self, x: Tensor) -> None:
+        width = x.shape[1]
+        groups = self.draw(st.sampled_from([n for n in (1, 2, 3) if width % n == 0]))
+        weight, bias = self.constant(width), self.constant(width)
+        name = self.name("group_norm")
+        self.pool.append(self.b.group_norm(x, weight, bias, groups=groups, eps=EPS, name=name))
+
+    def softmax(self, x: Tensor) -> None:
+        self.pool.append(self.b.softmax(x, name=self.name("softmax")))
+
+    def rotary(self, x: Tensor) -> None:
+        if x.shape[1] % 2 == 0:
+            cos, sin = (self.constant(x.shape[0], x.shape[1] // 2) for _ in range(2))
+            self.pool.append(self.b.rotary(x, cos, sin, heads=1, name=self.name("rotary")))
+
+    def transpose(self, x: Tensor) -> None:
+        self.pool.append(self.b.transpose(x, (1, 0), name=self.name("transpose")))
+
+    def rows(self, x: Tensor) -> None:
+        """Some rows of a computed table."""
+        count = self.draw(st.integers(1, 4))
+        ids = self.b.constant(self.name("c"), self.rng.integers(0, x.shape[0], count, dtype=np.int32))
+        self.pool.append(self.b.embedding(x, ids, name=self.name("rows")))
+
+    def column(self, x: Tensor) -> None:
+        """One value added to each row, or one to all."""
+        shape = self.draw(st.sampled_from(((1,), (x.shape[0], 1))))
+        self.pool.append(self.b.add(x, self.constant(*shape), name=self.name("add")))
 
     def mean(self, x: Tensor) -> None:
         self.pool.append(self.b.mean_rows(x, name=self.name("mean")))

@@ -17,7 +17,7 @@ CONVOLUTIONS = ("auto", "exact", "direct", "flat", "winograd2", "winograd4", "me
 method on tiles of 2x2 or 4x4 output pixels multiplies less, and on 4x4 rounds more. "auto" takes what a fixed
 rule holds for the fastest at each layer, "exact" the same among algorithms that round no more than "direct",
 "measured" what is the fastest when it is loaded. A layer that has no form of Winograd's method is computed
-directly."""
+directly, or, by the three of these that choose, flat where it has few output pixels."""
 
 DEFAULT_CONVOLUTION = "auto"
 """The same choice in every process, so the actions are the same to the last bit."""
@@ -100,6 +100,10 @@ _SIDES = {
     "winograd4": (4,),
     "measured": (0, 2, 4),
 }
+
+# Settings that leave the choice open, and the output pixels up to which reading the filters takes the time.
+_FREE = ("auto", "exact", "measured")
+_FEW_PIXELS = 64
 
 # The rule's idea of a machine: floating-point operations of products in the time that a byte of filters takes
 # to come from memory, and that transforming a value of one channel takes.
@@ -193,10 +197,10 @@ class ConvolutionChoice:
     def form(self, op: Op) -> Form:
         """How to compute this convolution."""
         shape = convolution_shape(op)
-        if self._setting == "flat" and shape not in self._chosen and _has_patches(op):
+        if self._setting == "flat" and shape not in self._chosen and has_patches(op):
             return FLAT
         if shape is None:
-            return DIRECT
+            return FLAT if self._setting in _FREE and _is_thin(op) else DIRECT
         if shape not in self._chosen:
             self._chosen[shape] = self._choose(shape, _allowed(shape, self._setting))
         return self._chosen[shape]
@@ -241,12 +245,20 @@ def convolution_shape(op: Op) -> ConvolutionShape | None:
     return ConvolutionShape(x.shape[0], x.shape[1], channels, filters, height, stride, padding)
 
 
-def _has_patches(op: Op) -> bool:
+def has_patches(op: Op) -> bool:
     """Whether the patches of a convolution are anything else than its image as it is."""
     if op.kind != "conv2d" or op.attrs.get("precision") == "int8":
         return False
     weight = list(op.operands())[1]
     return weight.shape[1:3] != (1, 1) or Window.of(op.attrs).square != (1, 0)
+
+
+def _is_thin(op: Op) -> bool:
+    """Whether the filters of a convolution take longer to read than to multiply; what reads those of a linear
+    layer is the fastest then."""
+    if op.kind != "conv2d" or op.attrs.get("precision") == "int8":
+        return False
+    return math.prod(op.output.shape[:2]) <= _FEW_PIXELS
 
 
 def winograd_form(op: Op, side: int) -> Form:

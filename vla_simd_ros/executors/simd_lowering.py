@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import vla_simd_ros._engine as _engine
-from vla_simd_ros.executors.convolution import ConvolutionChoice
+from vla_simd_ros.executors.convolution import ConvolutionChoice, has_patches
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.graph.branches import find_branches
@@ -16,6 +16,7 @@ from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import LazyArray, Op, Tensor
 from vla_simd_ros.graph.programs import Program
 from vla_simd_ros.graph.storage import VIEWS, Place, Storage, matrix_shape
+from vla_simd_ros.graph.window import Window
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,14 @@ def _linear(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None
 def _conv2d(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
     x, weight = op.inputs[:2]
     assert x is not None and weight is not None
-    window = {name: op.attrs[name] for name in ("stride", "padding", "dilation")}
-    emit: Callable[..., None] = builder.conv2d_flat if lowering.is_flat(op) else builder.conv2d
+    flat = lowering.is_flat(op)
+    if flat and not has_patches(op):
+        product = lowering.weights(op)
+        builder.linear(
+            op.output.name, lowering.view(x), product, lowering.view(op.output), **_epilogue(lowering, op)
+        )
+        return
+    emit: Callable[..., None] = builder.conv2d_flat if flat else builder.conv2d
     emit(
         op.output.name,
         x=lowering.view(x),
@@ -194,7 +201,7 @@ def _conv2d(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None
         kernel=weight.shape[1:3],
         y=lowering.view(op.output),
         out_size=op.output.shape[:2],
-        **window,
+        **Window.of(op.attrs)._asdict(),
         **_epilogue(lowering, op),
     )
 

@@ -8,11 +8,10 @@ cannot be is copied.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vla_simd_ros.graph.branches import Branch, find_branches
-from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import DType, Op, Tensor
 from vla_simd_ros.graph.memory import Buffer
 from vla_simd_ros.graph.programs import Program
@@ -25,7 +24,9 @@ _ANY_ROWS = (
     *("binary", "activation", "film", "embedding", "concat"),
 )
 _WRITE_ANY_ROWS = frozenset((*_ANY_ROWS, "conv2d", "resize"))
-_READ_ANY_ROWS = frozenset((*_ANY_ROWS, "mean_rows"))
+_READ_ANY_ROWS = frozenset((*_ANY_ROWS, "mean_rows", "conv2d"))
+# But for these operands: the image, and what is added to scores.
+_WITHOUT_GAPS = {"conv2d": (0,), "attention": (3,)}
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,13 @@ def plan_storage(programs: Sequence[Program], branching: bool = False) -> Storag
     """Places, buffers and copies for the programs of one policy, given with longer-lived ones first.
 
     What a program provides is persistent. With ``branching``, branches of a program (see
-    :func:`vla_simd_ros.graph.branches.find_branches`) may run at the same time. Raises GraphError for a slice
-    or concatenation that no copy of rows can bring about.
+    :func:`vla_simd_ros.graph.branches.find_branches`) may run at the same time.
     """
     storage = Storage()
     kept = {tensor for program in programs for tensor in program.provides}
+    use = _Use(op for program in programs for op in program.ops)
     for program in programs:
-        _place(program, kept, storage)
+        _place(program, kept, use, storage)
     persistent = {storage.places[tensor].root for tensor in kept}
     for number, program in enumerate(programs):
         constants = {storage.places[tensor].root for tensor in program.constants}
@@ -113,16 +114,16 @@ def _own_place(tensor: Tensor) -> Place:
     return Place(tensor, 0, rows, cols, cols)
 
 
-def _place(program: Program, kept: set[Tensor], storage: Storage) -> None:
+def _place(program: Program, kept: set[Tensor], use: _Use, storage: Storage) -> None:
     places = storage.places
     places.update((tensor, _own_place(tensor)) for tensor in program.constants)
     owners = [*program.inputs.values(), *(op.output for op in program.ops if op.kind not in VIEWS)]
-    places.update(_joined_parts(program, [tensor for tensor in owners if tensor not in kept]))
+    places.update(_joined_parts(program, [tensor for tensor in owners if tensor not in kept], use))
     for tensor in owners:
         places.setdefault(tensor, _own_place(tensor))
     for op in program.ops:
         if op.kind in VIEWS:
-            _place_view(op, storage)
+            _place_view(op, use, storage)
     for op in program.ops:
         if op.kind == "concat":
             copies = [copy for copy in _gather(op, storage) if not copy.source.same(copy.target)]
@@ -130,10 +131,9 @@ def _place(program: Program, kept: set[Tensor], storage: Storage) -> None:
                 storage.copies[op.output] = copies
 
 
-def _joined_parts(program: Program, candidates: Sequence[Tensor]) -> dict[Tensor, Place]:
+def _joined_parts(program: Program, candidates: Sequence[Tensor], use: _Use) -> dict[Tensor, Place]:
     """Places inside a concatenation for those candidates that are part of one and can be made there."""
     free = {tensor for tensor in candidates if tensor.dtype is DType.F32}
-    use = _Use(program)
     joined: dict[Tensor, Place] = {}
     for op in reversed(program.ops):  # a whole that is itself part of another comes after that other
         if op.kind != "concat" or _is_middle_axis(op.output, op.attrs["axis"]):
@@ -166,12 +166,13 @@ def _is_middle_axis(tensor: Tensor, axis: int) -> bool:
 
 
 class _Use:
-    """Who makes and who reads the tensors of a program."""
+    """Who makes and who reads tensors."""
 
-    def __init__(self, program: Program) -> None:
-        self._maker = {op.output: op for op in program.ops}
+    def __init__(self, ops: Iterable[Op]) -> None:
+        self._maker: dict[Tensor, Op] = {}
         self._readers: dict[Tensor, list[Op]] = {}
-        for op in program.ops:
+        for op in ops:
+            self._maker[op.output] = op
             for tensor in dict.fromkeys(op.operands()):
                 self._readers.setdefault(tensor, []).append(op)
 
@@ -190,9 +191,10 @@ class _Use:
             return False
         if maker is not None and maker.kind == "concat" and _is_middle_axis(tensor, maker.attrs["axis"]):
             return False
-        return self._readers_cope(tensor)
+        return self.readers_cope(tensor)
 
-    def _readers_cope(self, tensor: Tensor) -> bool:
+    def readers_cope(self, tensor: Tensor) -> bool:
+        """Whether all readers of ``tensor`` can do with gaps between its rows."""
         return all(self._reader_copes(tensor, reader) for reader in self._readers.get(tensor, ()))
 
     def _reader_copes(self, tensor: Tensor, reader: Op) -> bool:
@@ -201,12 +203,13 @@ class _Use:
         if reader.kind in ("slice", "concat") and _is_middle_axis(tensor, reader.attrs["axis"]):
             return False
         if reader.kind in VIEWS:
-            return self._readers_cope(reader.output)
-        # A residual of a convolution may have gaps, but its image may not; that is not told apart here.
+            return self.readers_cope(reader.output)
+        if tensor in (reader.inputs[index] for index in _WITHOUT_GAPS.get(reader.kind, ())):
+            return False
         return reader.kind in _READ_ANY_ROWS
 
 
-def _place_view(op: Op, storage: Storage) -> None:
+def _place_view(op: Op, use: _Use, storage: Storage) -> None:
     (source,) = op.operands()
     place = storage.places[source]
     view = _reshaped(place, op.output) if op.kind == "reshape" else _sliced(place, source, op)
@@ -214,6 +217,9 @@ def _place_view(op: Op, storage: Storage) -> None:
         view = _own_place(op.output)
         move = _dense_copy(place, view) if op.kind == "reshape" else _middle_slice(op, source, place, view)
         storage.copies[op.output] = [move]
+    elif not view.dense and not use.readers_cope(op.output):
+        gaps, view = view, _own_place(op.output)
+        storage.copies[op.output] = [Copy(gaps, view)]
     storage.places[op.output] = view
 
 
@@ -239,7 +245,7 @@ def _dense_copy(place: Place, target: Place) -> Copy:
 
 
 def _middle_slice(op: Op, source: Tensor, place: Place, target: Place) -> Copy:
-    _require_dense(op, place)
+    assert place.dense  # or it would have been copied
     axis, start = op.attrs["axis"], op.attrs["start"]
     outer, pitch = math.prod(source.shape[:axis]), math.prod(source.shape[axis:])
     inner = math.prod(source.shape[axis + 1 :])
@@ -261,19 +267,11 @@ def _gather(op: Op, storage: Storage) -> Iterator[Copy]:
     start = 0
     for part in op.operands():
         place = storage.places[part]
-        _require_dense(op, place)
+        assert place.dense
         cols = math.prod(part.shape[axis:])
         source = Place(place.root, place.offset, outer, cols, cols)
         yield Copy(source, Place(whole.root, whole.offset + start, outer, cols, pitch))
         start += cols
-
-
-def _require_dense(op: Op, place: Place) -> None:
-    if not place.dense:
-        raise GraphError(
-            f"{op.kind} '{op.output.name}': axis {op.attrs['axis']} of '{place.root.name}', whose rows have "
-            f"{place.cols} elements but lie {place.ld} apart, is not supported"
-        )
 
 
 def _touched(program: Program, storage: Storage) -> dict[Tensor, list[int]]:
