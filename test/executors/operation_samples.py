@@ -136,6 +136,7 @@ SAMPLES: dict[str, Callable[[Sample], Tensor]] = {
     "group norm": _group_norm(3, 7, 33),
     "group norm of one row": _group_norm(2, 1, 10),
     "group norm of an image": _group_norm(8, 5, 6, 24),
+    "group norm and activation": lambda s: s.b.activation("mish", _group_norm(3, 7, 33)(s), name="y1"),
     "softmax": lambda s: s.b.softmax(s.given(5, 37), name="y0"),
     "softmax of one column": lambda s: s.b.softmax(s.given(5, 1), name="y0"),
     "rotary": _rotary(7, 3, 10),

@@ -156,7 +156,10 @@ class GraphMaker:
         groups = self.draw(st.sampled_from([n for n in (1, 2, 3) if width % n == 0]))
         weight, bias = self.constant(width), self.constant(width)
         name = self.name("group_norm")
-        self.pool.append(self.b.group_norm(x, weight, bias, groups=groups, eps=EPS, name=name))
+        y = self.b.group_norm(x, weight, bias, groups=groups, eps=EPS, name=name)
+        self.pool.append(y)
+        if self.draw(st.booleans()):
+            self.activation(y)
 
     def softmax(self, x: Tensor) -> None:
         self.pool.append(self.b.softmax(x, name=self.name("softmax")))

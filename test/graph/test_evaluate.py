@@ -174,7 +174,9 @@ def test_norms() -> None:
 @pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6)])
 def test_group_norm(shape: tuple[int, ...]) -> None:
     x, w, b = random(*shape), random(6), random(6)
-    got = run("group_norm", x, w, b, groups=3, eps=1e-5).reshape(-1, 6)
+    got = run("group_norm", x, w, b, groups=3, eps=1e-5, activation="none").reshape(-1, 6)
+    activated = run("group_norm", x, w, b, groups=3, eps=1e-5, activation="relu").reshape(-1, 6)
+    np.testing.assert_array_equal(activated, np.maximum(got, 0))
     for group in range(3):
         values = [float(v) for row in x.reshape(-1, 6) for v in row[2 * group : 2 * group + 2]]
         mean = sum(values) / len(values)

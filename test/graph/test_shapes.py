@@ -18,6 +18,7 @@ U8, I32 = DType.U8, DType.I32
 NONE4 = (None,) * 4
 CONV = {"stride": 1, "padding": 0, "dilation": 1, "activation": "none"}
 LINEAR = {"activation": "none"}
+GROUPS = {"groups": 2, "eps": 1e-5, "activation": "none"}
 HEADS = {"heads": 2, "kv_heads": 2, "scale": 1.0}
 
 ACCEPTED: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
@@ -45,8 +46,8 @@ ACCEPTED: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("binary", (t(7, 9, 3), t(7, 9, 1)), {"op": "mul"}, (7, 9, 3)),
     ("activation", (t(3, 4),), {"fn": "silu"}, (3, 4)),
     ("activation", (t(3, 4),), {"fn": "mish"}, (3, 4)),
-    ("group_norm", (t(5, 6), t(6), t(6)), {"groups": 3, "eps": 1e-5}, (5, 6)),
-    ("group_norm", (t(2, 5, 6), t(6), t(6)), {"groups": 6, "eps": 1e-5}, (2, 5, 6)),
+    ("group_norm", (t(5, 6), t(6), t(6)), {**GROUPS, "groups": 3}, (5, 6)),
+    ("group_norm", (t(2, 5, 6), t(6), t(6)), {**GROUPS, "groups": 6}, (2, 5, 6)),
     ("softmax", (t(3, 4),), {}, (3, 4)),
     ("rotary", (t(3, 8), t(3, 2), t(3, 2)), {"heads": 2}, (3, 8)),
     ("transpose", (t(3, 4),), {"axes": (1, 0)}, (4, 3)),
@@ -137,10 +138,10 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("binary", (X, t(3)), {"op": "add"}, "expected b of a's shape, [4] or [1, 4], [1], or [3, 1]"),
     ("binary", (X, t(4, 1)), {"op": "add"}, "expected b of a's shape, [4] or [1, 4], [1], or [3, 1]"),
     ("binary", (t(1), X), {"op": "add"}, "expected b of a's shape"),
-    ("group_norm", (X, t(4), t(4)), {"groups": 3, "eps": 1e-5}, "3 groups of 4 channels"),
-    ("group_norm", (X, t(4), t(4)), {"groups": 0, "eps": 1e-5}, "0 groups of 4 channels"),
-    ("group_norm", (X, t(2), t(4)), {"groups": 2, "eps": 1e-5}, "expected weight [4]"),
-    ("group_norm", (t(4), t(4), t(4)), {"groups": 2, "eps": 1e-5}, "expected rows [M, C] or an image"),
+    ("group_norm", (X, t(4), t(4)), {**GROUPS, "groups": 3}, "3 groups of 4 channels"),
+    ("group_norm", (X, t(4), t(4)), {**GROUPS, "groups": 0}, "0 groups of 4 channels"),
+    ("group_norm", (X, t(2), t(4)), GROUPS, "expected weight [4]"),
+    ("group_norm", (t(4), t(4), t(4)), GROUPS, "expected rows [M, C] or an image"),
     ("softmax", (t(2, 3, 4),), {}, "expected rows [M, N]"),
     ("rotary", (X, t(3, 2), t(3, 1)), {"heads": 1}, "expected cos and sin [3, 2]"),
     ("rotary", (X, t(3, 1), t(3, 1)), {"heads": 4}, "expected x [M, 4 heads * d] with an even d"),

@@ -240,7 +240,7 @@ def _rms_norm(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> No
 
 def _group_norm(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
     x, weight, bias = _operands(lowering, op)
-    attrs = op.attrs["groups"], op.attrs["eps"], op.attrs.get("activation", "none")
+    attrs = op.attrs["groups"], op.attrs["eps"], op.attrs["activation"]
     builder.group_norm(op.output.name, x, weight, bias, *attrs, lowering.view(op.output))
 
 

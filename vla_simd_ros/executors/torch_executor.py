@@ -218,9 +218,13 @@ def _epilogue(op: Op, y: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
     residual, gamma, beta = operands
     if residual is not None:
         y = y + residual
-    if op.attrs["activation"] != "none":
-        y = _ACTIVATIONS[op.attrs["activation"]](y)
+    y = _activated(op, y)
     return y if gamma is None else (1 + _channels(gamma, op.output)) * y + _channels(beta, op.output)
+
+
+def _activated(op: Op, y: torch.Tensor) -> torch.Tensor:
+    activation = op.attrs["activation"]
+    return y if activation == "none" else _ACTIVATIONS[activation](y)
 
 
 def _film(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
@@ -260,7 +264,7 @@ def _rms_norm(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor
 def _group_norm(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     x, weight, bias = inputs
     channels_first = x if _is_image(op.output) else x.T.unsqueeze(0)
-    y = F.group_norm(channels_first, op.attrs["groups"], weight, bias, op.attrs["eps"])
+    y = _activated(op, F.group_norm(channels_first, op.attrs["groups"], weight, bias, op.attrs["eps"]))
     return y if _is_image(op.output) else y.squeeze(0).T
 
 

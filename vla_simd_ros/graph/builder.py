@@ -146,7 +146,8 @@ class Builder:
         self, x: Tensor, weight: Tensor, bias: Tensor, *, groups: int, eps: float, name: str
     ) -> Tensor:
         """Norm of each group of channels over all rows of [M, C] or pixels of [H, W, C], biased variance."""
-        return self._add("group_norm", (x, weight, bias), name, groups=groups, eps=eps)
+        attrs = {"groups": groups, "eps": eps, "activation": "none"}
+        return self._add("group_norm", (x, weight, bias), name, **attrs)
 
     def softmax(self, x: Tensor, *, name: str) -> Tensor:
         """Softmax of each row of ``x`` [M, N]."""

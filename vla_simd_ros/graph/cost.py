@@ -51,6 +51,8 @@ def _flops(op: Op) -> int:
         keys = _operand(op, 1).shape[0]
         scores = int(op.attrs["heads"]) * queries * keys
         return 4 * queries * keys * width + scores * (_SOFTMAX + (op.inputs[3] is not None))
+    if op.kind == "group_norm":
+        return size * (_LAYER_NORM + int(op.attrs["activation"] != "none"))
     if op.kind == "max_pool2d":
         return size * (int(op.attrs["kernel"]) ** 2 - 1)
     if op.kind == "mean_rows":
@@ -67,7 +69,6 @@ _PER_ELEMENT = {
     "activation": 1,
     "layer_norm": _LAYER_NORM,
     "rms_norm": _RMS_NORM,
-    "group_norm": _LAYER_NORM,
     "softmax": _SOFTMAX,
     "rotary": _ROTARY,
     "resize": _RESIZE,

@@ -67,9 +67,12 @@ def _epilogue(y: Array, operands: Sequence[Any], activation: str) -> Array:
         y = y + bias
     if residual is not None:
         y = y + residual
-    if activation != "none":
-        y = ACTIVATIONS[activation](y)
+    y = _activated(y, activation)
     return y if gamma is None else _film((y, gamma, beta), {})
+
+
+def _activated(y: Array, activation: str) -> Array:
+    return y if activation == "none" else ACTIVATIONS[activation](y)
 
 
 def _batch_norm(inputs: Sequence[Any], attrs: Attrs) -> Array:
@@ -118,7 +121,8 @@ def _group_norm(inputs: Sequence[Any], attrs: Attrs) -> Array:
     groups = x.reshape(-1, attrs["groups"], x.shape[-1] // attrs["groups"])
     centred = groups - groups.mean(axis=(0, 2), keepdims=True)
     variance = np.mean(centred * centred, axis=(0, 2), keepdims=True)
-    return np.asarray((centred / np.sqrt(variance + attrs["eps"])).reshape(x.shape) * weight + bias)
+    y = (centred / np.sqrt(variance + attrs["eps"])).reshape(x.shape) * weight + bias
+    return _activated(y, attrs["activation"])
 
 
 def _softmax(inputs: Sequence[Any], attrs: Attrs) -> Array:

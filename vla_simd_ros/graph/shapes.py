@@ -185,6 +185,7 @@ def _group_norm(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     x, weight, bias = _present(inputs)
     _expect_float(x=x, weight=weight, bias=bias)
     _expect(len(x.shape) in (2, 3), "rows [M, C] or an image [H, W, C]", x=x)
+    _check_activation(attrs)
     channels, groups = x.shape[-1], attrs["groups"]
     if groups < 1 or channels % groups:
         raise GraphError(f"{groups} groups of {channels} channels; expected a number that divides them")

@@ -114,3 +114,19 @@ def test_every_activation_fits_into_an_epilogue(fn: str) -> None:
     b = Builder()
     (op,) = fused(b, b.activation(fn, layer(b, rows(b, "x")), name="y"))
     assert (op.kind, op.attrs["activation"]) == ("linear", fn)
+
+
+def test_a_group_norm_takes_one_activation() -> None:
+    b = Builder()
+    x = b.group_norm(rows(b, "x"), constant(b, "w", 4), constant(b, "b", 4), groups=2, eps=1e-5, name="norm")
+    ops = fused(b, b.activation("relu", b.activation("mish", x, name="mish"), name="relu"))
+    assert [(op.kind, op.output.name) for op in ops] == [("group_norm", "mish"), ("activation", "relu")]
+    assert ops[0].attrs == {"groups": 2, "eps": 1e-5, "activation": "mish"}
+
+
+def test_a_group_norm_takes_nothing_else() -> None:
+    b = Builder()
+    x = b.group_norm(rows(b, "x"), constant(b, "w", 4), constant(b, "b", 4), groups=2, eps=1e-5, name="norm")
+    y = b.add(x, rows(b, "y"), name="sum")
+    ops = fused(b, b.film(y, constant(b, "gamma", 4), constant(b, "beta", 4), name="film"))
+    assert [op.kind for op in ops] == ["group_norm", "binary", "film"]

@@ -1,7 +1,7 @@
 """Put what follows a linear layer or a convolution into its epilogue.
 
 y = activation(product + bias + residual), then (1 + gamma) * y + beta: an addition, an activation or a
-modulation goes into the layer whose result only it reads.
+modulation goes into the layer whose result only it reads. A group norm takes an activation.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from vla_simd_ros.graph.operation import make_op
 from vla_simd_ros.graph.passes.rewriting import use_counts, with_ops
 from vla_simd_ros.graph.shapes import is_vector
 
+_FUSABLE = ("linear", "conv2d", "group_norm")
 _BIAS, _RESIDUAL, _GAMMA, _BETA = 2, 3, 4, 5
 
 
@@ -44,8 +45,11 @@ def _candidates(op: Op) -> list[Tensor]:
 def _fuse(layer: Op, op: Op) -> list[Op] | None:
     """``layer`` with ``op`` in its epilogue, preceded by what that needs; None if it does not fit."""
     # A layer must not be pulled into a program that runs more often.
-    if layer.kind not in ("linear", "conv2d") or layer.output.lifetime is not op.output.lifetime:
+    if layer.kind not in _FUSABLE or layer.output.lifetime is not op.output.lifetime:
         return None
+    if layer.kind == "group_norm":
+        alone = op.kind == "activation" and layer.attrs["activation"] == "none"
+        return [_with(layer, op.output, {}, op.attrs["fn"])] if alone else None
     if layer.inputs[_GAMMA] is not None:
         return None
     if op.kind == "film":
