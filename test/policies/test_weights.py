@@ -48,6 +48,28 @@ def test_filters_put_channels_last_when_they_are_asked_for() -> None:
     np.testing.assert_array_equal(value, source.filters.transpose(0, 2, 3, 1))
 
 
+def test_filters_may_be_changed() -> None:
+    source, b = Source(), Builder()
+    weights = Weights(source, "model.")
+    as_stored, halved, again = (
+        b._graph.constants[weights.filters(b, "conv.weight", 2, 3, 5, change)]
+        for change in (None, _half, _half)
+    )
+    assert halved is again and halved is not as_stored
+    np.testing.assert_array_equal(halved.array(), as_stored.array() / 2)
+
+
+def _half(filters: Array) -> Array:
+    return filters / np.float32(2)
+
+
+def test_a_row_may_be_repeated() -> None:
+    source, b = Source(), Builder()
+    tensor = Weights(source, "model.").repeated_row(b, "conv.weight", 1, 3)
+    np.testing.assert_array_equal(b._graph.constants[tensor].array(), source.filters[[1, 1, 1]])
+    assert source.read == [(1, 2)]
+
+
 def test_graphs_get_the_same_constants() -> None:
     weights = Weights(Source(), "model.")
     values, builders = [], [Builder(), Builder()]

@@ -104,7 +104,8 @@ class Weights:
         def lazy() -> LazyArray:
             return MadeArray((outputs, kernel, kernel, inputs), np.float32, made)
 
-        return b.constant(self.prefix + name, _once(self._lazy, (name, "nhwc", change), lazy))
+        full_name = self.prefix + name if change is None else f"{self.prefix}{name}.{change.__name__}"
+        return b.constant(full_name, _once(self._lazy, (name, "nhwc", change), lazy))
 
     def line_filters(self, b: Builder, name: str, outputs: int, inputs: int, kernel: int) -> Tensor:
         """Filters of a convolution along a line, stored [outputs, inputs, k], as [outputs, 1, k, inputs]."""

@@ -10,6 +10,7 @@ from vla_simd_ros.checkpoints import Checkpoint, CheckpointError
 from vla_simd_ros.executors.reference_executor import run_graph
 from vla_simd_ros.policies.blocks.t5 import read_t5_config, relative_position_buckets
 from vla_simd_ros.policies.impact import ImpactPolicy
+from vla_simd_ros.policies.octo import OctoPolicy
 from vla_simd_ros.policies.weights import Weights
 
 PREFIX = "model.text.model."
@@ -94,8 +95,22 @@ def test_the_encoder_follows_its_definition(checkpoint: Callable[..., Checkpoint
     np.testing.assert_allclose(got, encode(whole, ids), rtol=1e-9, atol=1e-12)
 
 
-def encode(whole: Checkpoint, ids: np.ndarray) -> np.ndarray:
-    """T5's encoder, written out."""
+def test_padding_reads_the_text_and_nothing_reads_padding(checkpoint: Callable[..., Checkpoint]) -> None:
+    whole = checkpoint("octo", state_dim=0, action_dim=7)
+    ids = np.array([5, 900, 31, 1], np.int32)
+    graph = OctoPolicy(whole).build(len(ids))
+    inputs = {
+        name: np.zeros(t.shape, t.dtype.numpy) for name, t in graph.inputs.items() if name != "token_ids"
+    }
+    values = run_graph(graph, {**inputs, "token_ids": ids})
+    got = next(v for t, v in values.items() if t.name == "text.1.final_norm")
+    expected = encode(whole, np.concatenate([ids, np.zeros(4, np.int32)]), text=4)
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(got[:4], encode(whole, ids), rtol=1e-9, atol=1e-12)
+
+
+def encode(whole: Checkpoint, ids: np.ndarray, text: int | None = None) -> np.ndarray:
+    """T5's encoder, written out; only the first ``text`` ids (None: all) are attended to."""
 
     def w(name: str) -> np.ndarray:
         return whole.weights.tensor(PREFIX + name).astype(np.float64)
@@ -114,6 +129,7 @@ def encode(whole: Checkpoint, ids: np.ndarray) -> np.ndarray:
         mixed = []
         for h in range(heads):
             scores = q[:, h] @ k[:, h].T + bias[:, :, h]
+            scores[:, len(ids) if text is None else text :] = -np.inf
             weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
             mixed.append(weights @ v[:, h])
         x = x + np.hstack(mixed) @ w(p + "0.SelfAttention.o.weight").T
