@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -44,7 +45,10 @@ class PeerExecutable:
 
     def __init__(self, programs: PolicyPrograms, load: Callable[[PeerProgram], LoadedProgram]) -> None:
         self._loaded = {lifetime: load(program) for lifetime, program in programs.by_lifetime.items()}
-        self._programs = programs.by_lifetime
+        # The runtime has the weights now; another copy would be one too many.
+        self._programs = {
+            lifetime: replace(program, module=None) for lifetime, program in programs.by_lifetime.items()
+        }
         self._policy = programs.policy
         self.spent_ms: dict[str, float] = {}
         """See :class:`vla_simd_ros.benchmarks.backend.Staged`."""
