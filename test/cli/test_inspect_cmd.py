@@ -13,6 +13,7 @@ from vla_simd_ros.checkpoints import CheckpointError
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli import inspect_cmd
 from vla_simd_ros.graph.errors import GraphError
+from vla_simd_ros.sim.demo_policy import SMALL
 
 SIZES: dict[str, Any] = {"dim_model": 16, "heads": 2, "feedforward": 24, "chunk_size": 4}
 LAYERS = {"encoder_layers": 1, "decoder_layers": 1}
@@ -131,3 +132,17 @@ def test_a_policy_without_instruction(tmp_path: Path, capsys: pytest.CaptureFixt
     assert titles == ["PROCESS", "QUERY"]
     with pytest.raises(GraphError, match="act takes no instruction, got 3 tokens"):
         inspect(capsys, str(tmp_path / "act"), "--tokens", "3")
+
+
+def test_steps_are_said_to_be_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = SMALL["smolvla"]
+    cameras = (Camera("front", 32, 48),)
+    make_checkpoint(
+        "smolvla", tmp_path / "c", Options(cameras=cameras, sizes=made.sizes, settings=made.settings)
+    )
+    lines = inspect(capsys, str(tmp_path / "c"))
+    assert any(line.startswith("STEP: ") and "sample" in line for line in lines)
+    (total,) = (line for line in lines if line.startswith("  STEP"))
+    assert total.endswith(f"{made.settings['num_steps']} times a query")
+    groups = [line.split()[0] for line in lines[lines.index("groups of layers for --int8") + 1 :] if line]
+    assert {"vision.attention", "vision.ffn", "connector", "expert.attention", "expert.ffn"} <= set(groups)

@@ -59,17 +59,20 @@ def run(args: argparse.Namespace) -> int:
     groups = choose_int8(chosen.int8, optimize(graph, cache).ops, executor) if chosen.int8 else ()
     compiled = compile_graph(graph, cache, groups)
     executor.load(compiled)  # reads what is stored: damage shows here as it would when the policy is loaded
-    for line in describe(compiled, executor.kernel_name):
+    steps = 1 if policy.solver is None else policy.solver.default_steps
+    for line in describe(compiled, executor.kernel_name, steps):
         print(line)
     kept = ", ".join(f"{_scaled(size, 'B')} in {dtype}" for dtype, size in executor.weight_bytes.items())
     print(f"\nweights as packed: {kept}")
     return 0
 
 
-def describe(compiled: CompiledPolicy, kernel: Callable[[Op], str]) -> list[str]:
-    """The programs as lines of text; ``kernel`` names what computes an operation."""
+def describe(compiled: CompiledPolicy, kernel: Callable[[Op], str], steps: int = 1) -> list[str]:
+    """The programs as lines of text; ``kernel`` names what computes an operation, ``steps`` is how often a
+    query runs the step program."""
     from vla_simd_ros.graph.cost import Cost, total_cost
     from vla_simd_ros.graph.int8_groups import int8_groups
+    from vla_simd_ros.graph.ir import Lifetime
 
     programs = [compiled.process, *compiled.programs.values()]
     groups = int8_groups(op for program in programs for op in program.ops)
@@ -82,7 +85,8 @@ def describe(compiled: CompiledPolicy, kernel: Callable[[Op], str]) -> list[str]
     lines.append("total")
     for program in programs:
         cost = total_cost(program.ops) if program.ops else Cost()
-        lines.append(f"  {program.lifetime.name:8}{len(program.ops):5} operations, {_cost(cost)}")
+        repeated = f", {steps} times a query" if program.lifetime is Lifetime.STEP and steps > 1 else ""
+        lines.append(f"  {program.lifetime.name:8}{len(program.ops):5} operations, {_cost(cost)}{repeated}")
     lines.append(f"  constants of the runtime programs: {_scaled(compiled.constant_bytes, 'B')}")
     return [*lines, "", *_group_table(groups)]
 
@@ -93,10 +97,11 @@ def _group_table(groups: Mapping[str, Sequence[Op]]) -> list[str]:
     from vla_simd_ros.graph.int8 import precision_of
 
     lines = ["groups of layers for --int8"]
+    width = max(map(len, groups), default=0) + 2
     for name, ops in groups.items():
         precision = precision_of(ops[0].attrs)
         flops = _scaled(total_cost(ops).flops, "FLOP")
-        lines.append(f"  {name:20}{precision:8}{len(ops):5} layers, {flops}")
+        lines.append(f"  {name:{width}}{precision:8}{len(ops):5} layers, {flops}")
     return lines
 
 
