@@ -58,7 +58,7 @@ def add_parser(commands: Any) -> None:
     sizes = parser.add_argument_group("sizes", "as far as the policy has them; its own where not given")
     for name, summary in _SIZES.items():
         sizes.add_argument(f"--{name.replace('_', '-')}", type=int, help=summary)
-    sizes.add_argument("--backbone", help="image backbone, e.g. resnet18")
+    sizes.add_argument("--backbone", help="image backbone, e.g. resnet18, or dinov2 for turbovla")
     sizes.add_argument("--pre-norm", action="store_true", default=None, help="normalize before each layer")
     parser.add_argument(
         "--set",
