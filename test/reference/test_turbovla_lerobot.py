@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options
@@ -68,6 +69,18 @@ def test_cameras_and_joints(bench: Any, form: str, cameras: int) -> None:
 def test_settings(bench: Any, settings: dict[str, Any]) -> None:
     options = Options(seed=3, cameras=CAMERAS[:2], sizes=SIZES, settings={**DINOV3, **settings})
     assert bench.compare("turbovla", options, "lerobot", TEXT).passed
+
+
+def test_the_two_hidden_states_of_transformers() -> None:
+    """What "before_norm" stands for: the last of all hidden states, since 4.57.2 not the normalized one."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    model = DINOv3ViTModel(DINOv3ViTConfig(**sizes, num_register_tokens=4)).eval()
+    torch.nn.init.normal_(model.norm.bias)
+    with torch.no_grad():
+        out = model(torch.randn(1, 3, 64, 64), output_hidden_states=True)
+        before = out.hidden_states[-1]
+        torch.testing.assert_close(model.norm(before), out.last_hidden_state)
+    assert (before - out.last_hidden_state).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("learned_for", [64, 112, 48])
