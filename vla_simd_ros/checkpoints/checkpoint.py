@@ -20,6 +20,7 @@ from vla_simd_ros.checkpoints.tokenizer import Tokenizer, load_tokenizer
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TEXT_ENCODER_FOLDER = "text_encoder"
+VISION_ENCODER_FOLDER = "vision_encoder"
 DEFAULT_MAX_TOKENS = 32
 # The fields that policies keep the longest instruction in, and that of the text encoder's own folder.
 _TOKEN_LIMITS = ("tokenizer_max_length", "max_language_tokens")

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
-from vla_simd_ros.checkpoints.checkpoint import CONFIG, TEXT_ENCODER_FOLDER
+from vla_simd_ros.checkpoints.checkpoint import CONFIG, TEXT_ENCODER_FOLDER, VISION_ENCODER_FOLDER
 from vla_simd_ros.checkpoints.tokenizer import TOKENIZER_JSON, VOCABULARY
 from vla_simd_ros.checkpoints.wordpiece import TOKENIZER_CONFIG
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
-from vla_simd_ros.policies.turbovla_config import BEFORE_NORM, HIDDEN_STATE, VISION_ENCODER_FOLDER
+from vla_simd_ros.policies.turbovla_config import BEFORE_NORM, HIDDEN_STATE
 
 Array = npt.NDArray[Any]
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vla_simd_ros.checkpoints.checkpoint import DEFAULT_MAX_TOKENS, TEXT_ENCODER_FOLDER, Checkpoint
+from vla_simd_ros.checkpoints.checkpoint import (
+    DEFAULT_MAX_TOKENS,
+    TEXT_ENCODER_FOLDER,
+    VISION_ENCODER_FOLDER,
+    Checkpoint,
+)
 from vla_simd_ros.checkpoints.errors import CheckpointError
 from vla_simd_ros.checkpoints.features import Feature
 from vla_simd_ros.policies.backbones import stated_beside, stated_by_name, unknown_backbone
@@ -25,7 +30,6 @@ from vla_simd_ros.policies.config_fields import (
 
 FORM, FORM_SO101 = "turbovla", "turbovla_so101"
 FORMS = (FORM, FORM_SO101)
-VISION_ENCODER_FOLDER = "vision_encoder"
 VISION, TEXT = "model.vision_encoder.", "model.language_encoder."
 HIDDEN_STATE = "vision_hidden_state"
 AFTER_NORM, BEFORE_NORM = "after_norm", "before_norm"

@@ -196,6 +196,8 @@ def test_bottleneck_backbone() -> None:
         ),
         ("diffusion", {"settings": {"noise_scheduler_type": "X"}}, "is 'X', expected DDPM or DDIM"),
         ("turbovla", {"cameras": ()}, "turbovla needs a camera"),
+        ("turbovla_so101", {"env_state_dim": 2}, "turbovla_so101 takes no environment state"),
+        ("turbovla", {"settings": {"n_fusion_layers": 0}}, "n_fusion_layers is 0, expected 1 or more"),
         ("turbovla", {"sizes": {"dim_model": 30}}, "dim_model is 30, expected a multiple of 8 heads"),
         (
             "turbovla",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vla_simd_ros.checkpoints.checkpoint import CONFIG, TEXT_ENCODER_FOLDER
+from vla_simd_ros.checkpoints.checkpoint import CONFIG, TEXT_ENCODER_FOLDER, VISION_ENCODER_FOLDER
 from vla_simd_ros.checkpoints.synthesis import features
 from vla_simd_ros.checkpoints.synthesis.bert import BASE, add_bert
 from vla_simd_ros.checkpoints.synthesis.dino import DINOV2_BASE, DINOV3_BASE, add_dinov2, add_dinov3
@@ -30,9 +30,17 @@ _SIZE_FIELDS = {
 }
 _VISION, _TEXT = "vision_config", "text_config"
 _HIDDEN_STATE = "vision_hidden_state"
-_VISION_FOLDER = "vision_encoder"
 _BACKBONES = {"dinov3_vit": (DINOV3_BASE, add_dinov3), "dinov2": (DINOV2_BASE, add_dinov2)}
 _PLACE_DEVIATION = 0.5
+_COUNTS = (
+    "chunk_size",
+    "n_action_steps",
+    "n_heads",
+    "dim_feedforward",
+    "image_size",
+    "n_fusion_layers",
+    "n_decoder_layers",
+)
 
 
 def turbovla_recipe(options: Options) -> Recipe:
@@ -61,7 +69,7 @@ def _recipe(policy: str, own: dict[str, Any], options: Options) -> Recipe:
     vision, text = config.pop(_VISION), config.pop(_TEXT)
     _finish(config, vision, text, options)
     files = {
-        f"{_VISION_FOLDER}/{CONFIG}": vision,
+        f"{VISION_ENCODER_FOLDER}/{CONFIG}": vision,
         f"{TEXT_ENCODER_FOLDER}/{CONFIG}": text,
         f"{TEXT_ENCODER_FOLDER}/{TOKENIZER_JSON}": bert_tokenizer(text["vocab_size"]),
         f"{TEXT_ENCODER_FOLDER}/{TOKENIZER_CONFIG}": TOKENIZER_SETTINGS,
@@ -132,25 +140,22 @@ def _finish(config: dict[str, Any], vision: dict[str, Any], text: dict[str, Any]
         config["n_action_steps"] = 1 if ensemble else config["chunk_size"]
     if not options.cameras:
         raise OptionError(f"{config['type']} needs a camera")
-    for name in ("chunk_size", "n_action_steps", "n_heads", "dim_feedforward", "image_size"):
+    if options.env_state_dim:
+        raise OptionError(f"{config['type']} takes no environment state")
+    for name in _COUNTS:
         _require(config[name] >= 1, name, config[name], "1 or more")
-    for name in ("n_fusion_layers", "n_decoder_layers"):
-        _require(config[name] >= 1, name, config[name], "1 or more")
-    heads = config["n_heads"]
-    _require(
-        config["dim_model"] >= heads and config["dim_model"] % heads == 0,
-        "dim_model",
-        config["dim_model"],
-        f"a multiple of {heads} heads",
-    )
+    _require_heads("dim_model", config["dim_model"], config["n_heads"])
     for owner, fields in ((_VISION, vision), (_TEXT, text)):
         for name, value in fields.items():
-            zero = isinstance(value, bool | str) or name == "num_register_tokens"
-            _require(zero or value > 0, f"{owner}.{name}", value, "a positive number")
-        width, heads = fields["hidden_size"], fields["num_attention_heads"]
-        _require(width % heads == 0, f"{owner}.hidden_size", width, f"a multiple of {heads} heads")
+            any_value = isinstance(value, bool | str) or name == "num_register_tokens"
+            _require(any_value or value > 0, f"{owner}.{name}", value, "a positive number")
+        _require_heads(f"{owner}.hidden_size", fields["hidden_size"], fields["num_attention_heads"])
     patch = vision["patch_size"]
     _require(config["image_size"] % patch == 0, "image_size", config["image_size"], f"a multiple of {patch}")
+
+
+def _require_heads(name: str, width: int, heads: int) -> None:
+    _require(width >= heads and width % heads == 0, name, width, f"a multiple of {heads} heads")
 
 
 def _require(holds: bool, name: str, value: object, expected: str) -> None:
