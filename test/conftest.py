@@ -1,5 +1,5 @@
 """What all tests share: the markers that may skip a test, a ROS domain of this run's own, and what the tests
-of several packages import from ``checkpoints/``: the smallest policy and a tokenizer's model."""
+of several packages import from ``checkpoints/``: small policies and a tokenizer's model."""
 
 from __future__ import annotations
 

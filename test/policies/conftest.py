@@ -1,16 +1,11 @@
-"""Makes the small checkpoints importable by the tests of this folder, and writes each at most once."""
+"""Writes each small checkpoint at most once."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from small_checkpoints import small_options
 
 from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint

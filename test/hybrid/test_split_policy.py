@@ -1,0 +1,112 @@
+"""Both parts of every policy against the whole, one after the other and through the pipeline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_checkpoints import small_options
+
+from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.checkpoints.synthesis import make_checkpoint
+from vla_simd_ros.executors.base import Executor, InputError
+from vla_simd_ros.executors.reference_executor import ReferenceExecutor
+from vla_simd_ros.executors.simd_executor import SimdExecutor
+from vla_simd_ros.fidelity.cases import random_cases
+from vla_simd_ros.fidelity.measure import distance
+from vla_simd_ros.fidelity.programs import instruct
+from vla_simd_ros.graph.ir import Array
+from vla_simd_ros.graph.partition import cut_points
+from vla_simd_ros.hybrid.frame_pipeline import FramePipeline, FrameResult
+from vla_simd_ros.hybrid.split_policy import SplitPolicy
+from vla_simd_ros.inference import Policy
+from vla_simd_ros.observation import Observation
+from vla_simd_ros.policies.registry import POLICY_TYPES
+
+INSTRUCTION = "pick up the red cube"
+
+
+class Small:
+    """A small policy, whole and cut after any block."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        make_checkpoint(kind, folder, small_options(kind))
+        checkpoint = load_checkpoint(folder)
+        self.whole = Policy.load(folder, threads=1)
+        self.whole.set_instruction(INSTRUCTION)
+        self.policy = instruct(checkpoint, INSTRUCTION)
+        self.cases = random_cases(checkpoint, 3, seed=1)
+
+    def cuts(self) -> list[str]:
+        """Early, in the middle and as late as can be."""
+        possible = cut_points(self.policy.compiled)
+        return list(dict.fromkeys([possible[0], possible[len(possible) // 2], possible[-1]]))
+
+    def cut(self, after: str, prefix: Executor | None = None) -> SplitPolicy:
+        first, second = prefix or SimdExecutor(threads=1), SimdExecutor(threads=1)
+        made = SplitPolicy(self.policy.spec, self.policy.compiled, after, first, second, self.policy.sampler)
+        made.instruct(self.policy.token_ids)
+        return made
+
+    def expected(self, index: int) -> Array:
+        case = self.cases[index]
+        return self.whole.query(case.observation, noise=case.noise).actions
+
+
+@pytest.fixture(scope="module", params=POLICY_TYPES)
+def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Small:
+    return Small(request.param, tmp_path_factory.mktemp("checkpoint") / "policy")
+
+
+def test_the_parts_give_the_actions_of_the_whole(small: Small) -> None:
+    for after in small.cuts():
+        policy = small.cut(after)
+        for index, case in enumerate(small.cases[:2]):
+            request = policy.request(case.observation, noise=case.noise)
+            np.testing.assert_array_equal(policy.suffix(policy.prefix(request)), small.expected(index))
+
+
+def test_another_executor_for_the_prefix_gives_nearly_the_same(small: Small) -> None:
+    policy = small.cut(small.cuts()[1], ReferenceExecutor(np.float32))
+    request = policy.request(small.cases[0].observation, noise=small.cases[0].noise)
+    assert distance(policy.suffix(policy.prefix(request)), small.expected(0)).relative < 1e-4
+
+
+def test_frames_overlap_without_a_change_of_their_actions(small: Small) -> None:
+    policy = small.cut(small.cuts()[1])
+    results: list[FrameResult] = []
+    came = threading.Condition()
+
+    def keep(result: FrameResult) -> None:
+        with came:
+            results.append(result)
+            came.notify()
+
+    def no(*_: object) -> None:
+        raise AssertionError("no frame is dropped where each waits for the one before")
+
+    pipeline = FramePipeline(
+        policy.prefix,
+        policy.suffix,
+        on_result=keep,
+        on_drop=no,
+        on_failure=no,
+        clock=time.monotonic,
+        stall_s=60.0,
+    )
+    for number, case in enumerate(small.cases, 1):
+        pipeline.submit(policy.request(case.observation, noise=case.noise))
+        with came:
+            assert came.wait_for(lambda wanted=number: len(results) == wanted, 60.0)
+    pipeline.close()
+    for index, result in enumerate(results):
+        np.testing.assert_array_equal(result.value, small.expected(index))
+
+
+def test_what_does_not_fit_is_refused_before_any_stage(small: Small) -> None:
+    policy = small.cut(small.cuts()[0])
+    with pytest.raises(InputError, match="is missing"):
+        policy.request(Observation({}, small.cases[0].observation.state))
