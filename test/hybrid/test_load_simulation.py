@@ -1,0 +1,87 @@
+"""The controller over load traces of several kinds, beside one who knows them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vla_simd_ros.hybrid.cut_controller import ControllerSettings
+from vla_simd_ros.hybrid.load_simulation import Loads, simulate_load
+from vla_simd_ros.hybrid.split_search import best_split, splits
+from vla_simd_ros.hybrid.stage_costs import BlockCost, CostError, StageCosts
+
+FRAMES = 2000
+NOISE = tuple(np.random.default_rng(5).normal(1.0, 0.02, 512))
+ZONE = ControllerSettings(first=9, last=33)
+START = 17
+
+
+def orion() -> StageCosts:
+    """Vision on the first executor, then 32 blocks of 7 ms there and 23.4 ms on the second."""
+    vision = BlockCost("vision", 0.296, float("inf"), 0, 0, 0)
+    layers = (BlockCost(f"llm.{i}", 0.007, 0.0234, 1, 1, 0) for i in range(32))
+    return StageCosts((vision, *layers), transfer_s=0.0004, transfer_rate=1e12)
+
+
+def waves(rng: np.random.Generator) -> Loads:
+    """Each side's load goes up and down, not together, within a minute or two of frames."""
+    t = np.arange(FRAMES)[:, None]
+    return 0.3 + 0.3 * np.sin(2 * np.pi * t / np.array([240.0, 330.0]) + rng.uniform(0, 6, 2))
+
+
+def phases(rng: np.random.Generator) -> Loads:
+    """Other work that begins and ends: levels that hold for 40 to 160 frames."""
+    columns = []
+    for _ in range(2):
+        lengths = rng.integers(40, 160, FRAMES // 40)
+        columns.append(np.repeat(rng.uniform(0.0, 0.7, len(lengths)), lengths)[:FRAMES])
+    return np.stack(columns, axis=1)
+
+
+def wandering(rng: np.random.Generator) -> Loads:
+    """A random walk between 0 and 0.7."""
+    steps = np.cumsum(rng.normal(0.0, 0.01, (FRAMES, 2)), axis=0)
+    return 0.35 + 0.35 * np.sin(steps * 3.0)
+
+
+TRACES = (waves, phases, wandering)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("trace", TRACES)
+def test_close_to_who_knows_the_trace_and_better_than_every_fixed_cut(trace: object, seed: int) -> None:
+    assert callable(trace)
+    found = simulate_load(orion(), ZONE, START, trace(np.random.default_rng(seed)), NOISE)
+    assert found.controlled_s <= 1.05 * found.oracle_s
+    assert found.controlled_s < min(found.fixed_s.values())
+    assert found.moves > 0
+
+
+def test_an_idle_machine_keeps_the_best_cut() -> None:
+    best = best_split(splits(orion())).blocks
+    found = simulate_load(orion(), ZONE, best, np.zeros((200, 2)), NOISE)
+    assert found.moves == 0
+    assert found.controlled_s == pytest.approx(found.oracle_s)
+
+
+def test_noise_alone_does_not_make_it_wander() -> None:
+    noise = tuple(np.random.default_rng(9).normal(1.0, 0.05, 512))
+    found = simulate_load(orion(), ZONE, START, np.full((1000, 2), 0.2), noise)
+    assert found.moves <= 10
+    assert found.controlled_s <= 1.05 * found.oracle_s
+
+
+def test_it_moves_when_a_side_is_loaded_and_comes_back() -> None:
+    loads = np.zeros((300, 2))
+    loads[100:200, 1] = 0.6
+    found = simulate_load(orion(), ZONE, START, loads, NOISE)
+    assert found.cuts[99] == START
+    assert found.cuts[199] > START
+    assert abs(found.cuts[-1] - START) <= 1
+    assert (np.flatnonzero(np.diff(found.cuts))[0] - 100) <= 5
+
+
+@pytest.mark.parametrize("loads", [np.zeros((0, 2)), np.zeros((3, 3)), np.ones((3, 2)), -np.ones((3, 2))])
+def test_loads_that_cannot_be_are_refused(loads: Loads) -> None:
+    with pytest.raises(CostError, match="load"):
+        simulate_load(orion(), ZONE, START, loads)
