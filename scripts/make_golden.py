@@ -72,6 +72,14 @@ OCTO = {
     "head_width": 64,
     "head_blocks": 2,
 }
+DENOISING = {
+    "down_dims": [32, 64],
+    "kernel_size": 3,
+    "horizon": 16,
+    "diffusion_step_embed_dim": 16,
+    "spatial_softmax_num_keypoints": 6,
+    "num_train_timesteps": 40,
+}
 RANGES = {
     "normalization_mapping.STATE": "MIN_MAX",
     "normalization_mapping.ACTION": "QUANTILES",
@@ -135,6 +143,44 @@ CASES = {
             sizes=sized(backbone="resnet50"),
             settings={"replace_final_stride_with_dilation": True, "use_vae": False},
         ),
+    ),
+    "diffusion_two_cameras": Case(
+        "diffusion",
+        Options(seed=31, cameras=TWO, sizes={"chunk_size": 8}, settings=DENOISING),
+        num_steps=9,
+    ),
+    "diffusion_three_moments": Case(
+        "diffusion",
+        Options(
+            seed=32,
+            cameras=(Camera("top", 50, 70),),
+            state_dim=14,
+            action_dim=7,
+            sizes={"chunk_size": 6},
+            settings={
+                **DENOISING,
+                "n_obs_steps": 3,
+                "crop_shape": [43, 64],
+                "use_group_norm": True,
+                "use_separate_rgb_encoder_per_camera": False,
+                "use_film_scale_modulation": False,
+                "noise_scheduler_type": "DDIM",
+                "prediction_type": "sample",
+                "beta_schedule": "linear",
+            },
+        ),
+        num_steps=5,
+    ),
+    "diffusion_no_camera": Case(
+        "diffusion",
+        Options(
+            seed=33,
+            cameras=(),
+            env_state_dim=5,
+            sizes={"chunk_size": 16},
+            settings={**DENOISING, "n_obs_steps": 1, "noise_scheduler_type": "DDIM", "kernel_size": 5},
+        ),
+        num_steps=6,
     ),
     "impact_two_cameras": Case(
         "impact",

@@ -82,6 +82,7 @@ def _cases(data: Any, num_steps: int | None) -> list[Case]:
 def test_every_policy_has_golden_files() -> None:
     assert {json.loads(str(np.load(path)["recipe"]))["policy"] for path in FILES} >= {
         "act",
+        "diffusion",
         "impact",
         "octo",
         "smolvla",
