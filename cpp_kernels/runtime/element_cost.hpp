@@ -1,4 +1,5 @@
-// Rough costs of one element, in floating-point operations of a matrix product that take as long.
+// Rough costs of one element, in floating-point operations of a matrix product that take as long. Most of it is the way
+// from the caches of the thread that computed the element before.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace vla {
 
-constexpr int64_t kCopyCost = 16;
-constexpr int64_t kTranscendentalCost = 64;
+constexpr int64_t kCopyCost = 64;
+constexpr int64_t kTranscendentalCost = 128;
 
 constexpr bool known(Activation activation) { return activation >= Activation::kNone && activation <= kLastActivation; }
 
