@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from small_policy import INPUTS, int8_policy
@@ -91,6 +93,27 @@ def test_convolutions_are_exact(
     again = executor.load(policy)
     again.run(Lifetime.QUERY, {"x": np.zeros_like(x)})
     assert again.run(Lifetime.QUERY, {"x": x})["y"].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding"),
+    [
+        ((1, 16), (1, 5), 1, ((0, 0), (2, 2))),
+        ((1, 16), (1, 3), (1, 2), ((0, 0), (1, 1))),
+        ((9, 7), (3, 3), 2, ((0, 1), (0, 1))),
+        ((9, 7), (2, 4), (1, 3), ((1, 0), (3, 2))),
+    ],
+)
+def test_windows_that_differ_between_the_axes_are_exact(
+    executor: SimdExecutor, size: tuple[int, int], kernel: tuple[int, int], stride: Any, padding: Any
+) -> None:
+    x = normal(*size, 40)
+    builder = Builder()
+    source = builder.input("x", x.shape, DType.F32, Lifetime.QUERY)
+    weight = builder.constant("w", normal(37, *kernel, 40))
+    policy = in_int8(builder, builder.conv2d(source, weight, name="conv", stride=stride, padding=padding))
+    expected = results(ReferenceExecutor(np.float32), policy, x)
+    assert results(executor, policy, x).tobytes() == expected.tobytes()
 
 
 def test_a_whole_policy(executor: SimdExecutor) -> None:
