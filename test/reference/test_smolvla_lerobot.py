@@ -9,6 +9,7 @@ import pytest
 
 from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options
+from vla_simd_ros.cli.__main__ import main
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import Case, random_cases
@@ -144,7 +145,9 @@ def test_chunks_continue_as_lerobot_s_do(
 
 
 def test_one_position_off_is_noticed(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = bench.checkpoint("smolvla", options())
+    bench.checkpoint("smolvla", options())
+    command = ["check", str(bench.folder), "--observations", "1"]
+    assert main(command) == 0
     right = siglip.position_indices
 
     def off(count: int, grid: int, half: bool) -> np.ndarray:
@@ -153,7 +156,7 @@ def test_one_position_off_is_noticed(bench: Any, monkeypatch: pytest.MonkeyPatch
         return indices
 
     monkeypatch.setattr(siglip, "position_indices", off)
-    assert not passes(checkpoint)
+    assert main(command) == 1
 
 
 @pytest.mark.parametrize("side", [32, 24, 27, 14, 12])

@@ -74,8 +74,7 @@ def compare(
     expected = {}
     for dtype in (np.float32, np.float64):
         progress(f"reference {reference} in {np.dtype(dtype).name}")
-        model = make_reference(reference, checkpoint, instruction, dtype)
-        expected[dtype] = np.stack([model.predict(case) for case in cases])
+        expected[dtype] = _expected(reference, checkpoint, instruction, dtype, cases)
     single, double = expected[np.float32], expected[np.float64]
     return OutputReport(
         name="action",
@@ -103,6 +102,14 @@ def _predict_with(executor: Executor, checkpoint: Checkpoint, instruction: str, 
     policy = Policy(checkpoint, executor)
     policy.set_instruction(instruction)
     return np.stack([_actions(policy, case) for case in cases])
+
+
+def _expected(
+    reference: str, checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]], cases: list[Case]
+) -> Array:
+    """The reference's actions; its weights are gone when it returns."""
+    model = make_reference(reference, checkpoint, instruction, dtype)
+    return np.stack([model.predict(case) for case in cases])
 
 
 def _actions(policy: Policy, case: Case) -> Array:
