@@ -104,6 +104,17 @@ def test_latency_by_stage(recording: Recording) -> None:
     assert (latency["episode_ms"].count, latency["episode_ms"].median) == (2, 30.0)
 
 
+def test_advice_is_by_the_queries_of_the_run(recording: Recording) -> None:
+    report = summarize(recording, [])
+    assert report.advice.startswith("Use ")
+    assert format_report(report).splitlines()[-1].endswith(report.advice)
+    slow = [replace(t, milliseconds={**t.milliseconds, "total_ms": 4000.0}) for t in recording.timings]
+    recording.timings = slow
+    assert summarize(recording, []).advice.startswith("Too slow for 30.3 Hz: even lagged needs")
+    recording.timings = []
+    assert summarize(recording, []).advice == ""
+
+
 def test_the_means_of_the_latency_budget_add_up(recording: Recording) -> None:
     for number in range(4):
         stages = {stage: float(number + index) for index, stage in enumerate(BUDGET_STAGES)}

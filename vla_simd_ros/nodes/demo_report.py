@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vla_simd_ros.control.budget import advice, forecast
 from vla_simd_ros.control.latency_budget import STAGES as BUDGET_STAGES
+from vla_simd_ros.control.schedule import Schedule
 from vla_simd_ros.nodes.demo_recording import STAGES, Recording
 
 EXECUTING = "EXECUTING"
@@ -59,6 +61,7 @@ class Report:
     supply_rate: float
     largest_splice_step: float
     cameras: dict[str, CameraCount]
+    advice: str
 
 
 def distribution(values: Iterable[float]) -> Distribution:
@@ -129,6 +132,7 @@ def summarize(recording: Recording, cameras: Sequence[str]) -> Report:
         supply_rate=last.get("action_supply_rate", math.nan),
         largest_splice_step=last.get("splice_step_max", math.nan),
         cameras={name: camera_count(recording, name) for name in cameras},
+        advice=_advice(recording),
     )
 
 
@@ -145,6 +149,19 @@ def failure(report: Report) -> str:
             f"{report.window_ms:.0f} ms, had gone stale; use --mode lagged, or leave the CPU to the policy"
         )
     return "no row of a chunk was executed"
+
+
+def _advice(recording: Recording) -> str:
+    """What would keep the arm supplied, by the queries of the run; empty without any."""
+    queries_s = [timing.milliseconds["total_ms"] * 1e-3 for timing in recording.timings]
+    if not queries_s or not recording.chunks:
+        return ""
+    delay_s = float(np.median([chunk.arrival - chunk.stamp for chunk in recording.chunks])) * 1e-9
+    last = recording.chunks[-1]
+    added_s = max(0.0, delay_s - float(np.median(queries_s)))
+    schedule = Schedule(1.0 / last.step_period, last.window, added_s=added_s)
+    iterates = any(timing.milliseconds["step_ms"] > 0.0 for timing in recording.timings)
+    return advice(forecast(queries_s, schedule), iterates)
 
 
 def _latency(recording: Recording) -> dict[str, Distribution]:

@@ -60,6 +60,7 @@ def format_report(report: Report) -> str:
         _fact("window H and delay d (steps)", _supply(report)),
         *(_fact(f"margin of {name} (steps)", _margin(value)) for name, value in report.margins.items()),
         *(_fact(f"frames, {name}", _frames(count)) for name, count in report.cameras.items()),
+        *([_fact("advice", report.advice)] if report.advice else []),
     ]
     return "\n".join(lines)
 
