@@ -76,11 +76,6 @@ class OctoConfig:
             takes_observation_mask=self.window > 1,
         )
 
-    def patches(self, camera: str) -> int:
-        """Tokens of one image of ``camera``."""
-        _, height, width = self.cameras[camera].shape
-        return (height // self.stem.patch) * (width // self.stem.patch)
-
 
 def read_octo_config(checkpoint: Checkpoint) -> OctoConfig:
     """Read config.json. Raises CheckpointError."""

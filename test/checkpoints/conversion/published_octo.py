@@ -26,7 +26,7 @@ class _Parameters:
         self._rng = np.random.default_rng(4)
 
     def array(self, *shape: int) -> np.ndarray:
-        return (0.2 * self._rng.standard_normal(shape)).astype(np.float32)
+        return self._rng.uniform(-0.3, 0.3, shape).astype(np.float32)
 
     def dense(self, inputs: int, outputs: int) -> Tree:
         return {"kernel": self.array(inputs, outputs), "bias": self.array(outputs)}
@@ -105,12 +105,18 @@ def _text(make: _Parameters) -> Tree:
 def _head(make: _Parameters) -> Tree:
     values = CHUNK * ACTIONS
     network: Tree = {"Dense_0": make.dense(TIME + WIDTH + values, HEAD), "Dense_1": make.dense(HEAD, values)}
+    network["Dense_1"]["kernel"] *= np.float32(0.3)
+    # swish(x) - swish(-x) is x: what is predicted is the sample for the greater part, as by a trained head.
+    through = np.eye(values, dtype=np.float32)
+    network["Dense_0"]["kernel"][-values:, : 2 * values] += np.concatenate([through, -through], axis=1)
+    network["Dense_1"]["kernel"][: 2 * values] += np.concatenate([through, -through])
     for block in range(BLOCKS):
         network[f"MLPResNetBlock_{block}"] = {
             "LayerNorm_0": make.norm(HEAD),
             "Dense_0": make.dense(HEAD, 4 * HEAD),
             "Dense_1": make.dense(4 * HEAD, HEAD),
         }
+        network[f"MLPResNetBlock_{block}"]["Dense_1"]["kernel"] *= np.float32(0.2)
     return {
         "time_preprocess": {"kernel": make.array(TIME // 2, 1)},
         "cond_encoder": {"Dense_0": make.dense(TIME, 2 * TIME), "Dense_1": make.dense(2 * TIME, TIME)},
@@ -118,8 +124,17 @@ def _head(make: _Parameters) -> Tree:
     }
 
 
+_MODULES = {
+    "ImageTokenizer": "tokenizers",
+    "LanguageTokenizer": "tokenizers",
+    "SmallStem16": "vit_encoders",
+    "DiffusionActionHead": "action_heads",
+}
+
+
 def _module(name: str, **kwargs: Any) -> Tree:
-    return {"module": "octo.model.components", "name": name, "args": [], "kwargs": kwargs}
+    module = f"octo.model.components.{_MODULES[name]}"
+    return {"module": module, "name": name, "args": [], "kwargs": kwargs}
 
 
 def config() -> Tree:
@@ -129,7 +144,7 @@ def config() -> Tree:
             "ImageTokenizer",
             obs_stack_keys=[f"image_{camera}"],
             task_stack_keys=[f"image_{camera}"],
-            encoder=_module("SmallStem16"),
+            encoder=_module("SmallStem16", features=list(STEM), num_features=STEM_WIDTH),
         )
         for camera in IMAGES
     }
@@ -162,6 +177,14 @@ def config() -> Tree:
         "use_correct_attention": True,
     }
     return {"model": model, "window_size": WINDOW, "dataset_kwargs": {"oxe_kwargs": None}}
+
+
+def observation(seed: int = 0) -> Tree:
+    """Frames of a window."""
+    rng = np.random.default_rng(seed)
+    return {
+        camera: rng.integers(0, 256, (WINDOW, *size, 3), dtype=np.uint8) for camera, size in IMAGES.items()
+    }
 
 
 def statistics(width: int = ACTIONS, seed: int = 0) -> Tree:

@@ -132,7 +132,7 @@ def test_stems_that_see_no_goal_and_imagenet_images(tmp_path: Path) -> None:
     config = published.config()
     for tokenizer in config["model"]["observation_tokenizers"].values():
         tokenizer["kwargs"]["task_stack_keys"] = []
-        tokenizer["kwargs"]["encoder"]["kwargs"] = {"img_norm_type": "imagenet"}
+        tokenizer["kwargs"]["encoder"]["kwargs"]["img_norm_type"] = "imagenet"
     source = published.write(tmp_path / "in", config=config, parameters=published.parameters(goal=False))
     convert_octo(source, tmp_path / "out", "kuka")
     checkpoint = load_checkpoint(tmp_path / "out")
