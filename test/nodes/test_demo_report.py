@@ -110,7 +110,7 @@ def test_advice_is_by_the_queries_of_the_run(recording: Recording) -> None:
     assert format_report(report).splitlines()[-1].endswith(report.advice)
     slow = [replace(t, milliseconds={**t.milliseconds, "total_ms": 4000.0}) for t in recording.timings]
     recording.timings = slow
-    assert summarize(recording, []).advice.startswith("Too slow for 30.3 Hz: even lagged needs")
+    assert summarize(recording, []).advice.startswith("Too slow for 30.303 Hz: even lagged needs")
     recording.timings = []
     assert summarize(recording, []).advice == ""
 
