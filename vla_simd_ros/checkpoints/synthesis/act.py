@@ -42,17 +42,7 @@ def act_recipe(options: Options) -> Recipe:
 def act_config(policy: str, options: Options) -> dict[str, Any]:
     """ACT's configuration at full size. ``n_action_steps`` None stands for the whole chunk."""
     return {
-        "type": policy,
-        "n_obs_steps": 1,
-        "input_features": features.input_features(options),
-        "output_features": features.output_features(options),
-        "device": "cpu",
-        "use_amp": False,
-        "push_to_hub": False,
-        "repo_id": None,
-        "private": None,
-        "tags": None,
-        "license": None,
+        **features.common_config(policy, options),
         "chunk_size": 100,
         "n_action_steps": None,
         "normalization_mapping": features.normalization_mapping(options),

@@ -39,17 +39,7 @@ def diffusion_recipe(options: Options) -> Recipe:
 def _config(options: Options) -> dict[str, Any]:
     """Full size, with the defaults of LeRobot 0.6."""
     return {
-        "type": "diffusion",
-        "n_obs_steps": 2,
-        "input_features": features.input_features(options),
-        "output_features": features.output_features(options),
-        "device": "cpu",
-        "use_amp": False,
-        "push_to_hub": False,
-        "repo_id": None,
-        "private": None,
-        "tags": None,
-        "license": None,
+        **features.common_config("diffusion", options, observation_steps=2),
         "horizon": 64,
         "n_action_steps": 32,
         "normalization_mapping": {

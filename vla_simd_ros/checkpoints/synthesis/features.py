@@ -46,6 +46,23 @@ def output_features(options: Options) -> dict[str, Any]:
     return {ACTION: {"type": "ACTION", "shape": [options.action_dim]}}
 
 
+def common_config(policy: str, options: Options, observation_steps: int = 1) -> dict[str, Any]:
+    """The fields that LeRobot writes for every policy, first in config.json."""
+    return {
+        "type": policy,
+        "n_obs_steps": observation_steps,
+        "input_features": input_features(options),
+        "output_features": output_features(options),
+        "device": "cpu",
+        "use_amp": False,
+        "push_to_hub": False,
+        "repo_id": None,
+        "private": None,
+        "tags": None,
+        "license": None,
+    }
+
+
 def normalization_mapping(options: Options) -> dict[str, str]:
     """``normalization_mapping`` of config.json: everything by mean and standard deviation."""
     kinds = ["VISUAL", "STATE", *(["ENV"] if options.env_state_dim else []), "ACTION"]

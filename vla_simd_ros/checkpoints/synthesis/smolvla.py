@@ -62,17 +62,7 @@ def smolvla_recipe(options: Options) -> Recipe:
 def _config(options: Options) -> dict[str, Any]:
     """The configuration at full size, in fields that every LeRobot since 0.4 knows."""
     return {
-        "type": "smolvla",
-        "n_obs_steps": 1,
-        "input_features": features.input_features(options),
-        "output_features": features.output_features(options),
-        "device": "cpu",
-        "use_amp": False,
-        "push_to_hub": False,
-        "repo_id": None,
-        "private": None,
-        "tags": None,
-        "license": None,
+        **features.common_config("smolvla", options),
         "chunk_size": 50,
         "n_action_steps": None,
         "normalization_mapping": {"VISUAL": "IDENTITY", "STATE": "MEAN_STD", "ACTION": "MEAN_STD"},
