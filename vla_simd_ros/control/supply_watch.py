@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
+import threading
 from collections import deque
 from dataclasses import dataclass
 
-from vla_simd_ros.control.budget import QUANTILES, Budget, advice, forecast
+from vla_simd_ros.control.budget import Budget, advice, budget, forecast
 from vla_simd_ros.control.schedule import Schedule
 
 # Chunks that are remembered; after so many the first verdict is given, and later ones where it has changed.
@@ -29,7 +30,7 @@ class Verdict:
     @property
     def holds(self) -> tuple[bool, bool]:
         """Whether C1 and C2 hold for the slowest chunk too."""
-        return self.longest.c1 >= 0, self.longest.c2 >= 0
+        return holds(self.longest)
 
     def __str__(self) -> str:
         d, window = self.median.delay, self.window
@@ -47,8 +48,13 @@ def _margin(median: int, longest: int) -> str:
     return "holds" if longest >= 0 else f"holds, but fails by {-longest} steps for the slowest"
 
 
+def holds(longest: Budget) -> tuple[bool, bool]:
+    """Whether C1 and C2 hold in a budget."""
+    return longest.c1 >= 0, longest.c2 >= 0
+
+
 class SupplyWatch:
-    """Judges the chunks of one policy.
+    """Judges the chunks of one policy; used from any thread.
 
     Args:
         rate: rows of a chunk per second, which are control steps here.
@@ -63,35 +69,41 @@ class SupplyWatch:
         self._rate = rate
         self._window = window
         self._iterates = iterates
+        self._lock = threading.Lock()
         self.restart()
 
     def restart(self) -> None:
         """Forget the chunks: those to come are computed otherwise."""
-        self.verdict: Verdict | None = None
-        self._queries_s: deque[float] = deque(maxlen=_KEPT)
-        self._added_s: deque[float] = deque(maxlen=_KEPT)
-        self._count = 0
+        with self._lock:
+            self.verdict: Verdict | None = None
+            self._queries_s: deque[float] = deque(maxlen=_KEPT)
+            self._added_s: deque[float] = deque(maxlen=_KEPT)
+            self._count = 0
 
     def chunk(self, query_s: float, delay_s: float) -> Verdict | None:
         """A chunk whose query took ``query_s`` is there ``delay_s`` after its capture.
 
         A verdict when there is a new one to say: at once where C1 is out of reach, else after a few chunks.
         """
-        self._queries_s.append(query_s)
-        self._added_s.append(max(0.0, delay_s - query_s))
-        self._count += 1
-        if self._count not in (1, _ENOUGH) and self._count % _AGAIN:
-            return None
-        verdict = self._judge()
-        known, hopeless = self.verdict, verdict.median.c1 < 0
-        if self._count == 1 and not hopeless:
-            return None
-        self.verdict = verdict
-        return verdict if known is None or known.holds != verdict.holds else None
+        with self._lock:
+            self._queries_s.append(query_s)
+            self._added_s.append(max(0.0, delay_s - query_s))
+            self._count += 1
+            if self._count not in (1, _ENOUGH) and self._count % _AGAIN:
+                return None
+            return self._judge()
 
-    def _judge(self) -> Verdict:
+    def _judge(self) -> Verdict | None:
         schedule = Schedule(self._rate, self._window, added_s=statistics.median(self._added_s))
-        found = forecast(list(self._queries_s), schedule)
-        median, longest = found.budgets[QUANTILES[0]], found.budgets[QUANTILES[-1]]
-        text = advice(found, self._iterates)
-        return Verdict(found.samples, self._window, median.latency_s, median, longest, text)
+        median = budget(statistics.median_high(self._queries_s), schedule)
+        longest = budget(max(self._queries_s), schedule)
+        if self._count == 1 and median.c1 >= 0:
+            return None
+        known = self.verdict
+        # To find what to advise takes as long as many queries: only where there is something new to say.
+        if known is not None and known.holds == holds(longest):
+            text = known.advice
+        else:
+            text = advice(forecast(list(self._queries_s), schedule), self._iterates)
+        self.verdict = Verdict(len(self._queries_s), self._window, median.latency_s, median, longest, text)
+        return self.verdict if known is None or known.holds != self.verdict.holds else None
