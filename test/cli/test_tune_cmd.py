@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.cli import tune_cmd
 from vla_simd_ros.cli.__main__ import main
+from vla_simd_ros.graph.ir import Lifetime
+from vla_simd_ros.sim import demo_policy
 
 SMALL = {
     "dim_model": 64,
@@ -87,3 +90,12 @@ def test_arguments_that_do_not_go_together(
     assert main(["tune", *(argument.format(folder=folder) for argument in arguments)]) == 2
     error = capsys.readouterr().err
     assert re.search(message, error) and error.count("\n") == 1
+
+
+def test_layers_of_a_step_count_too(tmp_path: Path) -> None:
+    small = demo_policy.SMALL["smolvla"]
+    options = Options(cameras=(Camera("front", 64, 96),), sizes=small.sizes, settings=small.settings)
+    make_checkpoint("smolvla", tmp_path / "c", options)
+    ops = tune_cmd._ops(str(tmp_path / "c"))
+    lifetimes = {op.output.lifetime for op in ops if op.kind == "linear"}
+    assert lifetimes == {Lifetime.QUERY, Lifetime.STEP}

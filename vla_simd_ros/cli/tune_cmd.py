@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vla_simd_ros.graph.ir import Op
     from vla_simd_ros.tuning.tile_session import TileTask
 
 _INSTRUCTION = "pick up the red cube and put it in the box"
@@ -120,18 +121,20 @@ def _tile_task(args: argparse.Namespace) -> TileTask:
     target = find_target(args.target or _isa_here())
     if args.g is not None:
         return TileTask(target, [args.g], IMPACT_SHAPES)
-    layers = packed_layers(_query_ops(args.checkpoint), target.lanes)
+    layers = packed_layers(_ops(args.checkpoint), target.lanes)
     left_out = f", left out: {', '.join(map(str, layers.left_out))}" if layers.left_out else ""
     _say(f"output widths of packed layers: {', '.join(map(str, layers.widths))}{left_out}")
     return TileTask(target, layers.widths, layers.shapes)
 
 
-def _query_ops(folder: str) -> Any:
+def _ops(folder: str) -> list[Op]:
+    """The operations of a query and of a step."""
     from vla_simd_ros.checkpoints import load_checkpoint
     from vla_simd_ros.fidelity.programs import instruct
     from vla_simd_ros.graph.ir import Lifetime
 
-    return instruct(load_checkpoint(folder), _INSTRUCTION).compiled.programs[Lifetime.QUERY].ops
+    programs = instruct(load_checkpoint(folder), _INSTRUCTION).compiled.programs
+    return [op for lifetime in (Lifetime.QUERY, Lifetime.STEP) for op in programs[lifetime].ops]
 
 
 def _isa_here() -> str:
