@@ -48,9 +48,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "noise_scheduler_type": "DDIM",
         },
     },
-    "not clipped, one width": {
+    "not clipped, one width, more times than an embedding is wide": {
         "cameras": TOP,
-        "settings": {"clip_sample": False, "down_dims": [24], "crop_shape": [33, 40]},
+        "settings": {
+            "clip_sample": False,
+            "down_dims": [24],
+            "crop_shape": [33, 40],
+            "num_train_timesteps": 40,
+        },
     },
 }
 
