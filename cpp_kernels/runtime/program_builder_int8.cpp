@@ -7,7 +7,7 @@
 namespace vla {
 namespace {
 
-// Of quantizing one value, as in program_builder.cpp.
+// Of quantizing one value, as in element_cost.hpp.
 constexpr int64_t kQuantizeCost = 32;
 
 }  // namespace

@@ -79,3 +79,11 @@ def test_a_step_is_profiled_once_and_counts_as_often_as_it_is_run() -> None:
     programs = {op.program: op.runs for op in times}
     assert programs == {"query": 1, "step": 6}
     assert {op.kind for op in times if op.program == "step"} >= {"linear", "binary"}
+
+
+def test_strides_that_differ_are_shown() -> None:
+    b = Builder()
+    x = b.input("x", (4, 8, 3), DType.F32, Lifetime.QUERY)
+    b.output("y", b.conv2d(x, b.constant("w", weights(2, 1, 5, 3)), stride=(1, 2), name="y"))
+    (op,) = b.graph().ops
+    assert shape_text(op) == "4x8x3 1x5/1x2 2"

@@ -21,7 +21,7 @@ def op(kind: str, *inputs: Tensor | None, **attrs: Any) -> Op:
     return make_op(kind, inputs, attrs, name="y", block="")
 
 
-def conv(x: Tensor, weight: Tensor, stride: int = 1, padding: int = 1, dilation: int = 1) -> Op:
+def conv(x: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 1, dilation: int = 1) -> Op:
     window = {"stride": stride, "padding": padding, "dilation": dilation, "activation": "none"}
     return op("conv2d", x, weight, None, None, None, None, **window)
 
@@ -75,6 +75,17 @@ def test_pixels_that_a_convolution_reads(
     y = conv(t(9, 8, 3), w(4, kernel, kernel, 3), stride, padding, dilation)
     work = op_work(y)
     assert work.nbytes - work.weight_bytes - y.output.nbytes == pixels * 3 * 4
+
+
+def test_pixels_that_a_window_reads_with_another_stride_on_each_axis() -> None:
+    y = conv(t(9, 8, 3), w(4, 1, 2, 3), (2, 3), ((0, 0), (0, 1)))
+    work = op_work(y)
+    assert work.nbytes - work.weight_bytes - y.output.nbytes == 5 * 6 * 3 * 4
+
+
+def test_patches_that_are_stored_are_no_more_work() -> None:
+    y = conv(t(1, 8, 3), w(4, 1, 5, 3), 1, ((0, 0), (2, 2)))
+    assert op_work(y, "flat") == op_work(y, "direct")
 
 
 def test_operations_without_products_count_all_they_do() -> None:
