@@ -82,7 +82,7 @@ void panel_part(const Block& b, const Part& part, int64_t panel) {
   t.accumulate = part.first_k > 0;
   const bool last = part.first_k + depth == k;
   clear_epilogue(t);
-  const W* next = next_part(packed, k, b.panels, panel, part.first_k, depth);
+  const W* next = next_part(packed, k, b.panels, panel, part.first_k, depth, b.panels.begin);
   int64_t tiles_done = 0;
   for (int64_t pixel = b.pixels.begin; pixel < b.pixels.end;) {
     const int64_t row = pixel / c.out_w, x0 = pixel - row * c.out_w;

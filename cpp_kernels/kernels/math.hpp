@@ -38,28 +38,20 @@ VLA_INLINE Vec exp2_of_negative(Vec x) {
   return fma(p, r, splat(1.0f)) * exponent_of_lowest_bits(shifted);
 }
 
-// Within 2e-7 everywhere.
-VLA_INLINE Vec erf(Vec x) {
-  const Vec a = abs(x);
-  const Vec z = x * x;
-  Vec p = splat(0x1.4ae4c6p-14f);  // erf(x) / x in x^2 on |x| <= 1, within 2e-9
-  p = fma(p, z, splat(-0x1.a485e8p-11f));
-  p = fma(p, z, splat(0x1.5419f4p-8f));
-  p = fma(p, z, splat(-0x1.b7fbb4p-6f));
-  p = fma(p, z, splat(0x1.ce2d20p-4f));
-  p = fma(p, z, splat(-0x1.81273ep-2f));
-  p = fma(p, z, splat(0x1.20dd74p+0f));
-  const Vec t = min(splat(4.0f), a);  // erf(4) rounds to one
-  Vec q = splat(-0x1.6bd850p-16f);    // log(1 - erf(x)) on 1 <= x <= 4, within 3e-11 of 1 - erf(x)
-  q = fma(q, t, splat(0x1.cec654p-12f));
-  q = fma(q, t, splat(-0x1.138cd8p-8f));
-  q = fma(q, t, splat(0x1.9d0318p-6f));
-  q = fma(q, t, splat(-0x1.bc151ep-4f));
-  q = fma(q, t, splat(-0x1.443566p-1f));
-  q = fma(q, t, splat(-0x1.212c0ep+0f));
-  q = fma(q, t, splat(0x1.8a5954p-13f));
-  const Vec far = with_sign_of(splat(1.0f) - exp(q), x);
-  return select(less(a, splat(1.0f)), p * x, far);
+// x times the normal distribution below x, within 1e-7 of |x| everywhere. What is above |x| is taken from its logarithm,
+// which is smooth: x on the right of zero less |x| times that.
+VLA_INLINE Vec gelu(Vec x) {
+  const Vec t = abs(x);
+  Vec q = splat(-0x1.741412p-19f);  // log2 of the distribution above t, which is within 8e-9 and vanishes far out
+  q = fma(q, t, splat(0x1.43fcc0p-15f));
+  q = fma(q, t, splat(-0x1.7ed7dep-13f));
+  q = fma(q, t, splat(-0x1.31e28ap-13f));
+  q = fma(q, t, splat(0x1.cfb27cp-8f));
+  q = fma(q, t, splat(-0x1.ae1f02p-5f));
+  q = fma(q, t, splat(-0x1.d639d0p-2f));
+  q = fma(q, t, splat(-0x1.26aedep+0f));
+  q = fma(q, t, splat(-1.0f));
+  return fma(zero() - t, exp2_of_negative(q), max(zero(), x));
 }
 
 // Within 2e-7 everywhere.
@@ -78,15 +70,15 @@ VLA_INLINE Vec tanh(Vec x) {
 }
 
 VLA_INLINE Vec activate(Vec x, Activation activation) {
-  const Vec half = splat(0.5f), one = splat(1.0f);
+  const Vec one = splat(1.0f);
   switch (activation) {
     case Activation::kRelu:
       return max(zero(), x);
     case Activation::kGelu:
-      return half * x * (one + erf(x * splat(0.70710678f)));
+      return gelu(x);
     case Activation::kGeluTanh: {
       const Vec cubic = fma(x * x * x, splat(0.044715f), x);
-      return half * x * (one + tanh(cubic * splat(0.79788456f)));
+      return x / (one + exp(cubic * splat(-2.0f * 0.79788456f)));  // (1 + tanh(c)) / 2 = 1 / (1 + e^(-2 c))
     }
     case Activation::kSilu:
       return x / (one + exp(-x));

@@ -58,12 +58,14 @@ VLA_INLINE const void* upcoming_for(int64_t tile, const W* next, int64_t depth, 
   return reinterpret_cast<const char*>(next) + tile * lines * (kLineBytes / 4) * depth;
 }
 
-// The part of a panel used after [k0, k0 + depth) of `panel`, where panels are walked within a part of k.
+// The part of a panel used after [k0, k0 + depth) of `panel`, where panels are walked within a part of k, and that of
+// panel `then` follows them all.
 template <typename W>
-VLA_INLINE const W* next_part(const W* packed, int64_t k, Range panels, int64_t panel, int64_t k0, int64_t depth) {
+VLA_INLINE const W* next_part(const W* packed, int64_t k, Range panels, int64_t panel, int64_t k0, int64_t depth,
+                              int64_t then) {
   if (panel + 1 < panels.end) return packed + ((panel + 1) * k + k0) * kTileCols;
-  const int64_t after = k0 + depth < k ? k0 + depth : 0;
-  return packed + (panels.begin * k + after) * kTileCols;
+  if (k0 + depth < k) return packed + (panels.begin * k + k0 + depth) * kTileCols;
+  return packed + then * k * kTileCols;
 }
 
 VLA_INLINE void set_panel(TileArgs& t, const float* b) { t.b = b; }
