@@ -19,6 +19,7 @@ from vla_simd_ros.graph.ir import DType, Graph, Lifetime, Tensor
 from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.blocks.image_geometry import letterboxed
 from vla_simd_ros.policies.blocks.llama import KeysValues, LlamaLayer
+from vla_simd_ros.policies.blocks.modules import linear
 from vla_simd_ros.policies.blocks.normalization import normalized_image, normalized_vector, unnormalized
 from vla_simd_ros.policies.blocks.siglip import Siglip
 from vla_simd_ros.policies.smolvla_config import read_smolvla_config
@@ -240,8 +241,7 @@ class SmolVlaPolicy:
         )
 
     def _linear(self, b: Builder, x: Tensor, module: str, outputs: int, name: str) -> Tensor:
-        weight = self._weights.constant(b, f"{module}.weight", outputs, x.shape[1])
-        return b.linear(x, weight, self._weights.constant(b, f"{module}.bias", outputs), name=name)
+        return linear(b, x, self._weights, module, outputs, name=name)
 
     def _mark_ids(self) -> dict[str, np.ndarray]:
         """Ids of the words around an image, by where they stand."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, Tensor
+from vla_simd_ros.policies.blocks.modules import linear
 from vla_simd_ros.policies.weights import Weights
 
 # Of the wavelengths of rotary positions.
@@ -113,8 +114,7 @@ class LlamaLayer:
         )
 
     def _linear(self, b: Builder, x: Tensor, module: str, outputs: int, name: str) -> Tensor:
-        weight = self._weights.constant(b, f"{self._prefix}.{module}.weight", outputs, x.shape[1])
-        return b.linear(x, weight, name=name)
+        return linear(b, x, self._weights, f"{self._prefix}.{module}", outputs, name=name, bias=False)
 
     def _norm(self, b: Builder, x: Tensor, module: str, name: str) -> Tensor:
         weight = self._weights.constant(b, f"{self._prefix}.{module}.weight", self._config.width)

@@ -10,6 +10,7 @@ import numpy as np
 
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, Tensor
+from vla_simd_ros.policies.blocks.modules import layer_norm, linear
 from vla_simd_ros.policies.weights import Weights
 
 _COLOURS = 3
@@ -62,46 +63,34 @@ class Siglip:
     def _positions(self, b: Builder, rows: int, columns: int) -> Tensor:
         """The learned positions of the patches, [rows * columns, width]."""
         grid, half = self._config.grid, self._config.half_positions
+
+        def indices() -> Array:
+            down, right = (position_indices(count, grid, half) for count in (rows, columns))
+            return (down[:, None] * grid + right).reshape(-1).astype(np.int32)
+
+        size = f"{rows}x{columns}"
         table = self._weights.constant(b, "embeddings.position_embedding.weight", grid**2, self._config.width)
-        indices = self._weights.made(
-            ("positions", rows, columns),
-            lambda: (
-                (
-                    position_indices(rows, grid, half)[:, None] * grid
-                    + position_indices(columns, grid, half)[None, :]
-                )
-                .reshape(-1)
-                .astype(np.int32)
-            ),
-        )
-        return b.embedding(
-            table, b.constant(f"position_indices.{rows}x{columns}", indices), name=f"{rows}x{columns}"
-        )
+        ids = b.constant(f"position_indices.{size}", self._weights.made(("positions", size), indices))
+        return b.embedding(table, ids, name=size)
 
     def _layer(self, b: Builder, x: Tensor, prefix: str) -> Tensor:
         width, heads = self._config.width, self._config.heads
         y = self._norm(b, x, f"{prefix}.layer_norm1", "norm1")
         q, k, v = (
-            self._linear(b, y, f"{prefix}.self_attn.{letter}_proj", width, f"self_attn.{letter}")
-            for letter in "qkv"
+            linear(b, y, self._weights, f"{prefix}.self_attn.{part}_proj", width, name=f"self_attn.{part}")
+            for part in "qkv"
         )
         y = b.attention(q, k, v, heads=heads, scale=(width // heads) ** -0.5, name="self_attn.attention")
-        y = self._linear(b, y, f"{prefix}.self_attn.out_proj", width, "self_attn.out")
+        y = linear(b, y, self._weights, f"{prefix}.self_attn.out_proj", width, name="self_attn.out")
         x = b.add(x, y, name="self_attn.sum")
         y = self._norm(b, x, f"{prefix}.layer_norm2", "norm2")
-        y = self._linear(b, y, f"{prefix}.mlp.fc1", self._config.feedforward, "linear1")
+        y = linear(b, y, self._weights, f"{prefix}.mlp.fc1", self._config.feedforward, name="linear1")
         y = b.activation("gelu_tanh", y, name="gelu")
-        y = self._linear(b, y, f"{prefix}.mlp.fc2", width, "linear2")
+        y = linear(b, y, self._weights, f"{prefix}.mlp.fc2", width, name="linear2")
         return b.add(x, y, name="linear2.sum")
 
-    def _linear(self, b: Builder, x: Tensor, module: str, outputs: int, name: str) -> Tensor:
-        weight = self._weights.constant(b, f"{module}.weight", outputs, x.shape[1])
-        return b.linear(x, weight, self._weights.constant(b, f"{module}.bias", outputs), name=name)
-
     def _norm(self, b: Builder, x: Tensor, module: str, name: str) -> Tensor:
-        weight = self._weights.constant(b, f"{module}.weight", self._config.width)
-        bias = self._weights.constant(b, f"{module}.bias", self._config.width)
-        return b.layer_norm(x, weight, bias, eps=self._config.eps, name=name)
+        return layer_norm(b, x, self._weights, module, eps=self._config.eps, name=name)
 
 
 def position_indices(count: int, grid: int, half: bool) -> Array:
