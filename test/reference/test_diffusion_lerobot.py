@@ -108,6 +108,25 @@ def test_actions_of_every_configuration(bench: Any, variant: str) -> None:
     assert report.passed
 
 
+def test_full_size(bench: Any) -> None:
+    """The defaults of LeRobot 0.4; those of 0.6 differ in sizes that the small ones have too."""
+    options = Options(
+        seed=1,
+        cameras=(Camera("top", 96, 96),),
+        state_dim=2,
+        action_dim=2,
+        sizes={"chunk_size": 8},
+        settings={
+            "horizon": 16,
+            "crop_shape": [84, 84],
+            "use_group_norm": True,
+            "use_separate_rgb_encoder_per_camera": False,
+            "noise_scheduler_type": "DDIM",
+        },
+    )
+    assert bench.compare("diffusion", options, "lerobot", num_steps=10).passed
+
+
 def test_a_folder_that_lerobot_wrote(tmp_path: Path) -> None:
     """Every field of its configuration and every tensor that it stores, batch counters included."""
     from lerobot.configs import FeatureType, PolicyFeature
