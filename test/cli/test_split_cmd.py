@@ -52,8 +52,10 @@ def test_a_checkpoint_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[
     make_checkpoint("act", tmp_path / "act", Options(cameras=(Camera("front", 32, 32),), sizes=sizes))
     saved = tmp_path / "saved.json"
     arguments = ["split", str(tmp_path / "act"), "--prefix", "simd", "--repeats", "1"]
-    assert main([*arguments, "--save-costs", str(saved)]) == 0
-    assert "Best: " in capsys.readouterr().out
+    assert main([*arguments, "--save-costs", str(saved), "--frames", "3", "--at", "encoder.0"]) == 0
+    printed = capsys.readouterr().out
+    assert "Best: " in printed
+    assert "Measured, cut after encoder.0, 3 frames one by one and 3 that overlap" in printed
     assert "encoder.0" in [block.name for block in read_costs(saved).blocks]
 
 
@@ -75,5 +77,7 @@ def test_arguments_that_cannot_be(
 def test_what_is_impossible_is_one_line(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["split", "--costs", str(costs), "--gpu-memory", "0"]) == 2
     assert "vla_simd: no split is possible: " in capsys.readouterr().err
+    assert main(["split", "--costs", str(costs), "--frames", "3"]) == 2
+    assert "--frames and --at need a checkpoint to run" in capsys.readouterr().err
     assert main(["split", "--costs", str(costs), "--gpu-load", "1"]) == 2
     assert "prefix_load is 1.0, expected 0 or more and less than 1" in capsys.readouterr().err

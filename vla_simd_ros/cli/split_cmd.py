@@ -13,7 +13,7 @@ from typing import Any
 
 from vla_simd_ros.cli.arguments import add_int8, add_num_steps
 from vla_simd_ros.hybrid.split_search import Resources, Split, best_split, splits
-from vla_simd_ros.hybrid.stage_costs import StageCosts, read_costs, write_costs
+from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, read_costs, write_costs
 
 _EXECUTORS = ("torch", "simd")
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -45,6 +45,13 @@ def add_parser(commands: Any) -> None:
     )
     measured.add_argument("--instruction", default=_INSTRUCTION, metavar="TEXT", help="where one is taken")
     measured.add_argument("--save-costs", type=Path, metavar="FILE", help="write the costs there")
+    measured.add_argument(
+        "--frames",
+        type=_count,
+        metavar="N",
+        help="run the best cut with so many frames that overlap, and compare with the prediction",
+    )
+    measured.add_argument("--at", metavar="BLOCK", help="cut after this block instead of the best one")
     add_int8(measured)
     add_num_steps(measured)
     limits = parser.add_argument_group("limits")
@@ -75,7 +82,10 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure or read, and print. Raises CostError where no cut is possible."""
-    costs = read_costs(args.costs) if args.costs else _measure(args)
+    if args.costs and (args.frames or args.at):
+        raise CostError("--frames and --at need a checkpoint to run, --costs has none")
+    sides = None if args.costs else _Sides(args)
+    costs = read_costs(args.costs) if sides is None else sides.costs()
     if args.save_costs:
         write_costs(costs, args.save_costs)
     resources = Resources(
@@ -91,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"\n{_verdict(best, len(costs.blocks))}")
     if args.plan:
         args.plan.write_text(json.dumps(_plan(candidates, best, costs), indent=2) + "\n", encoding="utf-8")
+    if sides is not None and args.frames:
+        print("\n".join(["", *sides.run(args.at or best.after, args.frames)]))
     return 0
 
 
@@ -162,25 +174,53 @@ def _described(split: Split) -> dict[str, Any]:
     return {name: None if value in (math.inf,) else value for name, value in values.items()}
 
 
-def _measure(args: argparse.Namespace) -> StageCosts:
-    from vla_simd_ros.benchmarks.conditions import busy_warning
-    from vla_simd_ros.checkpoints import load_checkpoint
-    from vla_simd_ros.executors.settings import EngineSettings
-    from vla_simd_ros.fidelity.cases import random_cases
-    from vla_simd_ros.fidelity.programs import instruct
-    from vla_simd_ros.hybrid.measure_costs import measure_costs
-    from vla_simd_ros.inference import make_executor
+class _Sides:
+    """A checkpoint's policy and the executors on either side."""
 
-    if warning := busy_warning():
-        print(f"warning: {warning}", file=sys.stderr)
-    checkpoint = load_checkpoint(args.checkpoint)
-    policy = instruct(checkpoint, args.instruction, args.int8)
-    (case,) = random_cases(checkpoint, 1, _SEED, num_steps=args.num_steps)
-    prefix = make_executor(args.prefix, EngineSettings(threads=args.prefix_threads))
-    suffix = make_executor("simd", EngineSettings(threads=args.cpu_threads or 1))
-    return measure_costs(
-        policy, case, prefix, suffix, args.repeats, lambda text: print(text, file=sys.stderr, flush=True)
-    )
+    def __init__(self, args: argparse.Namespace) -> None:
+        from vla_simd_ros.benchmarks.conditions import busy_warning
+        from vla_simd_ros.checkpoints import load_checkpoint
+        from vla_simd_ros.executors.settings import EngineSettings
+        from vla_simd_ros.fidelity.cases import random_cases
+        from vla_simd_ros.fidelity.programs import instruct
+        from vla_simd_ros.inference import make_executor
+
+        if warning := busy_warning():
+            print(f"warning: {warning}", file=sys.stderr)
+        checkpoint = load_checkpoint(args.checkpoint)
+        self._policy = instruct(checkpoint, args.instruction, args.int8)
+        (self._case,) = random_cases(checkpoint, 1, _SEED, num_steps=args.num_steps)
+        self._prefix = make_executor(args.prefix, EngineSettings(threads=args.prefix_threads))
+        self._suffix = make_executor("simd", EngineSettings(threads=args.cpu_threads or 1))
+        self._repeats = args.repeats
+
+    def costs(self) -> StageCosts:
+        """What every block costs."""
+        from vla_simd_ros.hybrid.measure_costs import measure_costs
+
+        def say(text: str) -> None:
+            print(text, file=sys.stderr, flush=True)
+
+        return measure_costs(self._policy, self._case, self._prefix, self._suffix, self._repeats, say)
+
+    def run(self, after: str, frames: int) -> list[str]:
+        """The policy cut after a block, measured, in words. Raises GraphError where it cannot be cut so."""
+        from vla_simd_ros.hybrid.measured_pipeline import measure_pipeline
+        from vla_simd_ros.hybrid.split_policy import SplitPolicy
+
+        policy, case = self._policy, self._case
+        split = SplitPolicy(policy.spec, policy.compiled, after, self._prefix, self._suffix, policy.sampler)
+        split.instruct(policy.token_ids)
+        request = split.request(case.observation, noise=case.noise, num_steps=case.num_steps)
+        found = measure_pipeline(split, request, frames)
+        return [
+            f"Measured, cut after {after}, {frames} frames one by one and {found.frames} that overlap:",
+            f"  stages alone {_ms(found.prefix_s)} and {_ms(found.suffix_s)} ms, one by one "
+            f"{_ms(found.serial_s)} ms a frame",
+            f"  overlapping: a frame every {_ms(found.interval_s)} ms, "
+            f"{found.interval_s / found.predicted_s - 1:+.1%} against the slower stage alone; "
+            f"{found.speedup:.2f} times the rate of one by one; {_ms(found.latency_s)} ms each",
+        ]
 
 
 def _count(text: str) -> int:
