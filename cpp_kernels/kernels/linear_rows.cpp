@@ -103,11 +103,19 @@ template <int R, int C, typename W>
 __attribute__((noinline)) void multiply(const RowTile<W>& t) {
   Sums<R, C> sums;
   sums.clear();
-  over_columns(t.k, [&](int64_t i, auto part) {
+  // Not over_columns: sums that a closure refers to would be kept in memory.
+  int64_t i = 0;
+  for (; i + Vec::kWidth <= t.k; i += Vec::kWidth) {
+    Columns<C> w;
+    w.load(t.w + i, t.k, Whole{});
+    sums.multiply_add(t.x + i, t.x_ld, w, Whole{});
+  }
+  if (i < t.k) {
+    const First part{t.k - i};
     Columns<C> w;
     w.load(t.w + i, t.k, part);
     sums.multiply_add(t.x + i, t.x_ld, w, part);
-  });
+  }
   sums.store(t.sums);
 }
 
