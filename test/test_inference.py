@@ -231,8 +231,12 @@ def test_the_episode_program_runs_once_per_instruction(folders: dict[str, Path])
     policy = Policy(load_checkpoint(folders["impact"]), executor)
     policy.set_instruction("go")
     for _ in range(3):
+        assert policy.set_instruction("go") == 0.0
         policy.query(observation())
     assert executor.runs == [Lifetime.EPISODE] + 3 * [Lifetime.QUERY]
+    with pytest.raises(InputError, match="is empty"):
+        policy.set_instruction("")
+    assert policy.set_instruction("go") > 0, "none was set any more"
 
 
 def test_warming_up_sets_no_instruction(impact: Policy) -> None:

@@ -134,6 +134,20 @@ def test_the_same_seed_gives_the_same_actions(load: Load, noise_per_step: bool) 
     assert np.abs(actions(None)[0] - actions(None)[0]).max() > 1e-3
 
 
+@pytest.mark.parametrize("noise_per_step", [False, True])
+def test_a_seed_stands_for_the_noise_of_a_query(load: Load, noise_per_step: bool) -> None:
+    policy = load(IteratingPolicy(noise_per_step=noise_per_step), seed=1)
+    noise = policy.noise(5, 6)
+    assert noise.shape == ((7, ROWS, WIDTH) if noise_per_step else (ROWS, WIDTH))
+    np.testing.assert_array_equal(policy.noise(5, 6), noise)
+    assert np.abs(policy.noise(6, 6) - noise).max() > 0.1
+    actions = policy.query(SEEN).actions
+    again = load(IteratingPolicy(noise_per_step=noise_per_step), seed=1)
+    np.testing.assert_array_equal(again.query(SEEN).actions, actions)
+    with pytest.raises(InputError, match="num_steps is 3: expected an even number"):
+        policy.noise(5, 3)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -163,6 +177,8 @@ def test_a_policy_of_one_pass_takes_none_of_it(folder: Path) -> None:
     for name, value in (("noise", NOISE), ("num_steps", 3), ("prefix", Prefix(GIVEN, 1))):
         with pytest.raises(InputError, match=f"'act' computes its actions in one pass, it takes no {name}"):
             policy.query(policy.blank_observation(), **{name: value})
+    with pytest.raises(InputError, match="'act' computes its actions in one pass, it takes no noise"):
+        policy.noise(0)
     with pytest.raises(InputError, match="seed is 3, but the policy 'act' draws no noise"):
         Policy.load(folder, executor="reference", seed=3)
     assert policy.solver is None
