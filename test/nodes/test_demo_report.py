@@ -108,8 +108,8 @@ def test_advice_is_by_the_queries_of_the_run(recording: Recording) -> None:
     report = summarize(recording, [])
     assert report.advice.startswith("Use ")
     assert format_report(report).splitlines()[-1].endswith(report.advice)
-    slow = [replace(t, milliseconds={**t.milliseconds, "total_ms": 4000.0}) for t in recording.timings]
-    recording.timings = slow
+    slow = {"observation_to_publish_ms": 4100.0, "observation_age_ms": 100.0}
+    recording.timings = [replace(t, milliseconds={**t.milliseconds, **slow}) for t in recording.timings]
     assert summarize(recording, []).advice.startswith("Too slow for 30.303 Hz: even lagged needs")
     recording.timings = []
     assert summarize(recording, []).advice == ""
