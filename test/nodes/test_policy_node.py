@@ -21,6 +21,7 @@ from std_msgs.msg import Float64, String, UInt64
 from std_srvs.srv import Trigger
 from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState, QueryTiming
 
+from vla_simd_ros.control.supply_watch import SupplyWatch
 from vla_simd_ros.inference import InputError, Observation, Prefix, Query, Timing
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.messages import nanoseconds, stamp
@@ -777,3 +778,22 @@ def test_whether_the_policy_keeps_up_is_said_with_its_first_chunks(
     assert words in capfd.readouterr().err
     if "fails" in words:
         robot.await_diagnostic("its chunk comes 5 control steps after the capture: C1 (d = 5 <= H = 3) fails")
+
+
+def test_a_policy_that_keeps_up_no_longer_is_said_too(
+    ros: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = [(SupplyWatch(10.0, 3, False), delay_s) for delay_s in (0.05, 0.45)]
+    verdicts = [[watch.chunk(delay_s, delay_s) for _ in range(5)] for watch, delay_s in judged]
+    good, bad = (next(v for v in found if v is not None) for found in verdicts)
+    told = iter([good, bad])
+    monkeypatch.setattr(SupplyWatch, "chunk", lambda *_: next(told, None))
+    robot = Robot(ros)
+    for i in range(3):
+        robot.observe()
+        robot.await_chunk(i + 1)
+        robot.next_moment()
+    ros.settle()
+    said = capfd.readouterr().err
+    assert "C1 (d = 1 <= H = 3) holds" in said
+    assert "C1 (d = 5 <= H = 3) fails" in said

@@ -30,6 +30,7 @@ class FakeRunner:
         self.changed = threading.Condition()
         self.fail_begin = False
         self.fail_query = False
+        self.fail_deliver = False
 
     def begin(self, episode: Episode) -> float:
         self._note(self.begun, episode)
@@ -49,6 +50,8 @@ class FakeRunner:
         return frames.stamp_ns
 
     def deliver(self, result: int, episode: Episode, episode_ms: float) -> None:
+        if self.fail_deliver:
+            raise ValueError("nobody there")
         self._note(self.delivered, (result, episode.epoch, episode_ms))
 
     def failed(self, error: Exception) -> None:
@@ -188,6 +191,20 @@ def test_a_failed_query_is_reported_and_the_next_one_runs(runner: FakeRunner, wo
     worker.offer(frames(20))
     runner.gate.release()
     runner.wait(lambda: len(runner.delivered) == 1)
+
+
+def test_a_failed_delivery_is_reported_and_the_next_query_runs(
+    runner: FakeRunner, worker: QueryWorker
+) -> None:
+    runner.fail_deliver = True
+    worker.begin(Episode(1, None))
+    worker.offer(frames(10))
+    runner.gate.release()
+    runner.wait(lambda: runner.errors == ["nobody there"])
+    runner.fail_deliver = False
+    worker.offer(frames(20))
+    runner.gate.release()
+    runner.wait(lambda: [delivered[0] for delivered in runner.delivered] == [20])
 
 
 def test_after_a_failed_episode_nothing_is_queried_until_the_next_one(

@@ -254,9 +254,13 @@ class PolicyPipeline:
         """Say whether the policy keeps up, as soon as that is known."""
         delay_ms, age_ms = timing.observation_to_publish_ms, timing.observation_age_ms
         verdict = self._supply.chunk(max(0.0, delay_ms - age_ms) * 1e-3, max(0.0, delay_ms) * 1e-3)
-        if verdict is not None:
-            logger = self._node.get_logger()
-            (logger.info if all(verdict.holds) else logger.warning)(f"{self._name}: {verdict}")
+        if verdict is None:
+            return
+        # Two calls: rclpy lets no call of its logger change the severity from one time to the next.
+        if all(verdict.holds):
+            self._node.get_logger().info(f"{self._name}: {verdict}")
+        else:
+            self._node.get_logger().warning(f"{self._name}: {verdict}")
 
     def _timing_message(self, prediction: Prediction, chunk: ActionChunk, episode_ms: float) -> QueryTiming:
         times: Times = prediction.times

@@ -152,13 +152,12 @@ class QueryWorker:
             if frames is None or not self._ready or not self._runner.due(frames):
                 return
             result = self._runner.query(frames)
+            with self._changed:
+                if result is None or self._paused or self._episode is not episode:
+                    return
+                self._runner.deliver(result, episode, self._episode_ms)
+                self._episode_ms = 0.0
         except Cancelled:
             return
-        except Exception as error:
+        except Exception as error:  # the thread goes on with the next observation
             self._runner.failed(error)
-            return
-        with self._changed:
-            if result is None or self._paused or self._episode is not episode:
-                return
-            self._runner.deliver(result, episode, self._episode_ms)
-            self._episode_ms = 0.0
