@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from vla_simd_ros.policies.blocks.positions import (
     resized_positions,
@@ -63,8 +62,10 @@ def test_a_patch_in_the_middle_is_not_turned() -> None:
     assert (cos[4] == 1).all() and (sin[4] == 0).all()
 
 
+@pytest.mark.needs_torch
 @pytest.mark.parametrize(("side", "rows", "columns"), [(4, 4, 4), (5, 3, 7), (37, 16, 16), (3, 14, 14)])
 def test_resized_positions_are_those_of_pytorch(side: int, rows: int, columns: int) -> None:
+    torch = pytest.importorskip("torch")
     table = np.random.default_rng(side).normal(size=(side * side, 6)).astype(np.float32)
     image = torch.from_numpy(table.reshape(1, side, side, 6)).permute(0, 3, 1, 2).double()
     expected = torch.nn.functional.interpolate(image, (rows, columns), mode="bicubic", align_corners=False)
