@@ -85,6 +85,24 @@ def test_what_is_skipped() -> None:
     assert slot.offer(observation(5, a=0.0), REQUEST)
 
 
+def test_a_robot_that_has_executed_all_rows_is_never_skipped() -> None:
+    slot = ObservationSlot(least_motion=1.0)
+    first = observation(0, a=0.0, must_go=True)
+    slot.offer(first, REQUEST)
+    assert slot.take(0) is first
+    slot.answered(first, 10)
+    assert not slot.offer(observation(8, a=0.0), REQUEST)
+    assert slot.offer(observation(9, a=0.0), REQUEST)
+    last = slot.take(0)
+    assert last is not None
+    assert not slot.offer(observation(9, a=0.0), REQUEST)  # its step is being predicted from
+    slot.answered(last, 10)
+    assert not slot.offer(observation(17, a=0.0), REQUEST)
+    assert slot.offer(observation(18, a=0.0), REQUEST)
+    slot.reset()
+    assert slot.offer(observation(0, a=0.0), REQUEST)
+
+
 def test_a_request_wakes_when_an_observation_comes() -> None:
     slot = ObservationSlot(least_motion=1.0)
     taken: list[Any] = []

@@ -149,6 +149,7 @@ class PolicyServicer:
                 _set_instruction(policy, task_of(timed))
             query = policy.query(observation, num_steps=self._settings.num_steps)
         rows = query.actions[: request.actions_per_chunk]
+        self._observations.answered(timed, len(rows))
         _LOGGER.debug("observation %d: %.1f ms", timed.timestep, query.timing.total_ms)
         return dump_actions(rows, timed.timestamp, timed.timestep, 1.0 / self._settings.rate)
 

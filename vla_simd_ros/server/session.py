@@ -71,7 +71,9 @@ class ObservationSlot:
 
     As in LeRobot's own server, an observation is skipped when its step has been predicted from already, or
     when the joints have moved less than ``least_motion`` (Euclidean norm, in the robot's units) since the
-    last one that was used; one that must go never is.
+    last one that was used; one that must go never is. Neither is one of a robot that has executed all rows it
+    was sent: LeRobot's client forgets to say that it must go where an answer arrives before it has noted that
+    it asked, and would wait for ever.
     """
 
     def __init__(self, least_motion: float) -> None:
@@ -80,12 +82,19 @@ class ObservationSlot:
         self._waiting: TimedObservation | None = None
         self._used: TimedObservation | None = None
         self._used_steps: deque[int] = deque(maxlen=_KEPT_STEPS)
+        self._last_row: int | None = None
 
     def reset(self) -> None:
         """Forget everything: a new client, or a new policy."""
         with self._condition:
             self._waiting = self._used = None
             self._used_steps.clear()
+            self._last_row = None
+
+    def answered(self, observation: TimedObservation, rows: int) -> None:
+        """So many rows were computed from an observation, the first one for its step."""
+        with self._condition:
+            self._last_row = observation.timestep + rows - 1
 
     def offer(self, observation: TimedObservation, request: PolicyRequest) -> bool:
         """Put an observation in the place of one that waits; whether it was taken."""
@@ -111,6 +120,8 @@ class ObservationSlot:
             return True
         if observation.timestep in self._used_steps:
             return False
+        if self._last_row is not None and observation.timestep >= self._last_row:
+            return True
         motion = state_vector(observation, request) - state_vector(self._used, request)
         return bool(np.linalg.norm(motion) >= self._least_motion)
 
