@@ -32,7 +32,7 @@ def chunk(sequence: int, stamp_ns: int, rows: int = 20, step_ns: int = PERIOD) -
     return Chunk(stamp_ns, sequence, 1, step_ns, values)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from(list(Mode)),
     st.integers(0, 500),
@@ -70,7 +70,7 @@ def test_what_is_committed_is_executed(
         assert line.advance(upcoming[len(prefix.rows) - prefix.executed]).kind is StepKind.STARVED
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.integers(0, 300),
     st.integers(0, 500),

@@ -40,7 +40,7 @@ targets_strategy = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(bounds_strategy, st.floats(-4.0, 4.0), targets_strategy)
 def test_any_sequence_of_targets_and_brakes_obeys_every_limit(
     bounds: JointLimits, start: float, targets: list[float | None]
@@ -54,7 +54,7 @@ def test_any_sequence_of_targets_and_brakes_obeys_every_limit(
         before, last = last, now
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(bounds_strategy, st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=40))
 def test_a_stop_ends_at_rest_inside_the_limits(bounds: JointLimits, targets: list[float]) -> None:
     limiter = Limiter(bounds, DT)

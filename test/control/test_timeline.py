@@ -273,7 +273,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(list(Mode)), arrivals, st.integers(0, 60), st.sets(st.integers(0, 60)))
 def test_any_history_executes_each_row_once_in_order_and_never_one_of_an_old_epoch(
     mode: Mode, history: list[tuple[int, int, int, int, int]], epoch_step: int, missed: set[int]

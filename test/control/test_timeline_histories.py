@@ -291,7 +291,7 @@ def test_any_history_is_executed_as_the_model_says(name: str) -> None:
     run_state_machine_as_test(
         lambda: Histories(name),
         settings=settings(
-            max_examples=30,
+            max_examples=60,
             stateful_step_count=15,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

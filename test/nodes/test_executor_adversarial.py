@@ -309,7 +309,7 @@ def test_memory_is_flat() -> None:
     assert after - before < 64 * 1024, f"{after - before} bytes more after 250 further chunks"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(["lagged", "time_aligned"]),
