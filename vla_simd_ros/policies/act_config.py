@@ -13,13 +13,13 @@ from vla_simd_ros.policies.config_fields import (
     camera_specs,
     check_cameras,
     env_state_feature,
+    feedforward_activation,
     misfit,
     positive,
     renamed_cameras,
     state_feature,
+    width_and_heads,
 )
-
-_ACTIVATIONS = ("relu", "gelu")
 
 
 @dataclass(frozen=True)
@@ -82,19 +82,12 @@ def read_act_config(
 
 
 def _transformer(checkpoint: Checkpoint) -> TransformerConfig:
-    width = positive(checkpoint, "dim_model", 512)
-    heads = positive(checkpoint, "n_heads", 8)
-    if width % heads:
-        raise misfit(checkpoint, "dim_model", width, f"a multiple of n_heads ({heads})")
-    activation = checkpoint.option("feedforward_activation", str, "relu")
-    if activation not in _ACTIVATIONS:
-        # LeRobot's configuration also admits 'glu', which its own network cannot run: it halves the width.
-        raise misfit(checkpoint, "feedforward_activation", f"'{activation}'", " or ".join(_ACTIVATIONS))
+    width, heads = width_and_heads(checkpoint, 512, 8)
     return TransformerConfig(
         width=width,
         heads=heads,
         feedforward=positive(checkpoint, "dim_feedforward", 3200),
-        activation=activation,
+        activation=feedforward_activation(checkpoint),
         pre_norm=checkpoint.option("pre_norm", bool, False),
     )
 

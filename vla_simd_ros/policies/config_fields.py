@@ -12,6 +12,7 @@ from vla_simd_ros.policies.base import CameraSpec
 STATE = "observation.state"
 ACTION = "action"
 _COLOURS = 3
+_ACTIVATIONS = ("relu", "gelu")
 
 
 def misfit(checkpoint: Checkpoint, name: str, value: object, expected: str) -> CheckpointError:
@@ -25,6 +26,23 @@ def positive(checkpoint: Checkpoint, name: str, default: int) -> int:
     if value < 1:
         raise misfit(checkpoint, name, value, "1 or more")
     return value
+
+
+def width_and_heads(checkpoint: Checkpoint, width: int, heads: int) -> tuple[int, int]:
+    """Fields ``dim_model`` and ``n_heads``, of which the second divides the first."""
+    width, heads = positive(checkpoint, "dim_model", width), positive(checkpoint, "n_heads", heads)
+    if width % heads:
+        raise misfit(checkpoint, "dim_model", width, f"a multiple of n_heads ({heads})")
+    return width, heads
+
+
+def feedforward_activation(checkpoint: Checkpoint) -> str:
+    """Field ``feedforward_activation`` of a transformer."""
+    activation: str = checkpoint.option("feedforward_activation", str, "relu")
+    if activation not in _ACTIVATIONS:
+        # LeRobot's configuration also admits 'glu', which its own network cannot run: it halves the width.
+        raise misfit(checkpoint, "feedforward_activation", f"'{activation}'", " or ".join(_ACTIVATIONS))
+    return activation
 
 
 def state_feature(checkpoint: Checkpoint) -> Feature | None:

@@ -22,10 +22,12 @@ from vla_simd_ros.policies.config_fields import (
     action_feature,
     camera_specs,
     check_cameras,
+    feedforward_activation,
     misfit,
     positive,
     renamed_cameras,
     state_feature,
+    width_and_heads,
 )
 
 FORM, FORM_SO101 = "turbovla", "turbovla_so101"
@@ -33,7 +35,6 @@ FORMS = (FORM, FORM_SO101)
 VISION, TEXT = "model.vision_encoder.", "model.language_encoder."
 HIDDEN_STATE = "vision_hidden_state"
 AFTER_NORM, BEFORE_NORM = "after_norm", "before_norm"
-_ACTIVATIONS = ("relu", "gelu")
 _LEAST_TOKENS = 2
 # What the form "turbovla" builds where it may not download anything: a DINOv2 of a ViT-B/16's sizes.
 _FALLBACK = {"model_type": DINOV2, "patch_size": 16}
@@ -105,17 +106,12 @@ def read_turbovla_config(checkpoint: Checkpoint) -> TurboVlaConfig:
 
 
 def _trunk(checkpoint: Checkpoint) -> TrunkConfig:
-    width, heads = positive(checkpoint, "dim_model", 256), positive(checkpoint, "n_heads", 8)
-    if width % heads:
-        raise misfit(checkpoint, "dim_model", width, f"a multiple of n_heads ({heads})")
-    activation = checkpoint.option("feedforward_activation", str, "relu")
-    if activation not in _ACTIVATIONS:
-        raise misfit(checkpoint, "feedforward_activation", f"'{activation}'", " or ".join(_ACTIVATIONS))
+    width, heads = width_and_heads(checkpoint, 256, 8)
     return TrunkConfig(
         width=width,
         heads=heads,
         feedforward=positive(checkpoint, "dim_feedforward", 1024),
-        activation=activation,
+        activation=feedforward_activation(checkpoint),
         fusion_layers=positive(checkpoint, "n_fusion_layers", 6),
         decoder_layers=positive(checkpoint, "n_decoder_layers", 4),
     )
