@@ -184,3 +184,48 @@ def test_a_lost_request_for_a_transition_is_repeated(
     assert pending.poll() is None
     asked[1][1].response = state(State.PRIMARY_STATE_INACTIVE)
     assert pending.poll() is True
+
+
+def test_a_transition_that_fails_again_and_again_has_failed(
+    requests: NodeRequests, node: Node, clock: Clock
+) -> None:
+    pending = requests.change_state("policy_node", Transition.TRANSITION_CONFIGURE)
+    pending.poll()
+    clock.now = REPEAT_S
+    pending.poll()
+    asked = node.clients["policy_node/get_state"].calls
+    asked[0][1].response = state(State.PRIMARY_STATE_UNCONFIGURED)
+    assert pending.poll() is None
+    # The response of the first failure was lost; the second arrives, and the node is where it was.
+    changes = node.clients["policy_node/change_state"].calls
+    changes[1][1].response = ChangeState.Response(success=False)
+    assert pending.poll() is None
+    clock.now = 2 * REPEAT_S
+    assert pending.poll() is None
+    asked[1][1].response = state(State.PRIMARY_STATE_UNCONFIGURED)
+    assert pending.poll() is False
+    assert len(changes) == 2
+
+
+def test_a_state_told_before_the_refusal_is_not_believed(
+    requests: NodeRequests, node: Node, clock: Clock
+) -> None:
+    pending = requests.change_state("policy_node", Transition.TRANSITION_CONFIGURE)
+    pending.poll()
+    clock.now = REPEAT_S
+    pending.poll()
+    asked = node.clients["policy_node/get_state"].calls
+    asked[0][1].response = state(State.PRIMARY_STATE_UNCONFIGURED)
+    pending.poll()
+    clock.now = 2 * REPEAT_S
+    pending.poll()
+    # Both arrive between two polls: the state may have been asked for while the first request was at work.
+    asked[1][1].response = state(State.PRIMARY_STATE_UNCONFIGURED)
+    changes = node.clients["policy_node/change_state"].calls
+    changes[1][1].response = ChangeState.Response(success=False)
+    assert pending.poll() is None
+    clock.now = 3 * REPEAT_S
+    assert pending.poll() is None
+    asked[2][1].response = state(State.PRIMARY_STATE_INACTIVE)
+    assert pending.poll() is True
+    assert len(changes) == 2

@@ -85,6 +85,11 @@ class _Call:
         """The response, or None."""
         return next((future.result() for future in self._futures if future.done()), None)
 
+    @property
+    def last_answered(self) -> bool:
+        """Whether the one sent last has its response, after which nothing of it is under way."""
+        return bool(self._futures) and bool(self._futures[-1].done())
+
     def send(self) -> bool:
         """Send if the service is there; whether it is."""
         ready = bool(self._client.service_is_ready())
@@ -138,6 +143,7 @@ class _Transition:
         self._goal = goal
         self._clock = clock
         self._ask_at = clock() + REPEAT_S
+        self._refused = False
 
     def poll(self) -> bool | None:
         if not self._change.sent:
@@ -149,13 +155,18 @@ class _Transition:
         return self._reached() if self._clock() >= self._ask_at else None
 
     def _reached(self) -> bool | None:
-        """True when the node is in the state wanted; the request is repeated where it did not arrive."""
+        """Whether the node came to the state wanted; the request is repeated where it did not arrive."""
+        if self._change.last_answered and not self._refused:
+            self._refused = True
+            self._state.again()  # what was answered before the refusal says nothing about it
         answer = self._state.poll()
         if answer is None:
             return None
         if answer.current_state.id == self._goal:
             return True
         if answer.current_state.id in _PRIMARY_STATES:
+            if self._refused:
+                return False
             self._change.send()
         self._state.again()
         return None
