@@ -1,4 +1,7 @@
-"""Parts of Llama layers: rotary positions, grouped keys and values, gated feed-forward layers, no biases."""
+"""Parts of Llama layers: rotary positions, grouped keys and values, gated feed-forward layers.
+
+Qwen2's are the same with biases where queries, keys and values are projected.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,16 @@ from vla_simd_ros.graph.ir import Array, Tensor
 from vla_simd_ros.policies.blocks.modules import linear
 from vla_simd_ros.policies.weights import Weights
 
-# Of the wavelengths of rotary positions.
-_BASE = 10000.0
+BASE = 10000.0
+"""Of the wavelengths of rotary positions, where nothing else is said."""
 
 
 @dataclass(frozen=True)
 class LlamaConfig:
-    """Sizes of a layer; ``head`` is the width of one of ``heads`` query or ``kv_heads`` key heads."""
+    """Sizes of a layer; ``head`` is the width of one of ``heads`` query or ``kv_heads`` key heads.
+
+    ``base`` is that of the wavelengths of rotary positions. ``biased``: queries, keys and values have biases.
+    """
 
     width: int
     heads: int
@@ -26,6 +32,8 @@ class LlamaConfig:
     head: int
     feedforward: int
     eps: float
+    base: float = BASE
+    biased: bool = False
 
     @property
     def query_width(self) -> int:
@@ -60,7 +68,7 @@ class LlamaLayer:
 
     def queries(self, b: Builder, x: Tensor, start: int) -> Tensor:
         """Queries of rows ``x`` at positions from ``start`` on."""
-        q = self._linear(b, x, "self_attn.q_proj", self._config.query_width, "self_attn.q")
+        q = self._projection(b, x, "q", self._config.query_width, "self_attn.q")
         return self._rotated(b, q, start, self._config.heads, "self_attn.q.rotated")
 
     def keys_values(self, b: Builder, x: Tensor, start: int) -> KeysValues:
@@ -72,8 +80,8 @@ class LlamaLayer:
     def projected(self, b: Builder, x: KeysValues, name: str) -> KeysValues:
         """The layer's projections of keys and values, without positions."""
         width = self._config.key_width
-        keys = self._linear(b, x.keys, "self_attn.k_proj", width, f"{name}.k")
-        return KeysValues(keys, self._linear(b, x.values, "self_attn.v_proj", width, f"{name}.v"))
+        keys = self._projection(b, x.keys, "k", width, f"{name}.k")
+        return KeysValues(keys, self._projection(b, x.values, "v", width, f"{name}.v"))
 
     def attend(
         self, b: Builder, x: Tensor, q: Tensor, to: KeysValues, bias: Tensor | None, name: str
@@ -104,7 +112,7 @@ class LlamaLayer:
 
     def _rotated(self, b: Builder, x: Tensor, start: int, heads: int, name: str) -> Tensor:
         rows = x.shape[0]
-        cos, sin = rotary_tables(start, rows, self._config.head)
+        cos, sin = rotary_tables(start, rows, self._config.head, self._config.base)
         return b.rotary(
             x,
             b.constant(f"rotary.{start}+{rows}.cos", cos),
@@ -112,6 +120,11 @@ class LlamaLayer:
             heads=heads,
             name=name,
         )
+
+    def _projection(self, b: Builder, x: Tensor, part: str, outputs: int, name: str) -> Tensor:
+        """Queries, keys or values."""
+        module = f"{self._prefix}.self_attn.{part}_proj"
+        return linear(b, x, self._weights, module, outputs, name=name, bias=self._config.biased)
 
     def _linear(self, b: Builder, x: Tensor, module: str, outputs: int, name: str) -> Tensor:
         return linear(b, x, self._weights, f"{self._prefix}.{module}", outputs, name=name, bias=False)
@@ -122,14 +135,14 @@ class LlamaLayer:
 
 
 @lru_cache(maxsize=64)
-def rotary_tables(start: int, count: int, head: int) -> tuple[Array, Array]:
+def rotary_tables(start: int, count: int, head: int, base: float = BASE) -> tuple[Array, Array]:
     """Cosines and sines, float32 [count, head / 2], of positions ``start`` to ``start + count - 1``.
 
     Angles are rounded to float32 as where models are trained; powers, sines and cosines are correctly
     rounded.
     """
     exponent = np.float32(2.0 / head) * np.arange(head // 2, dtype=np.float32)
-    wavelength = (_BASE ** exponent.astype(np.float64)).astype(np.float32)
+    wavelength = (base ** exponent.astype(np.float64)).astype(np.float32)
     positions = np.arange(start, start + count, dtype=np.float32)
     angle = (positions[:, None] / wavelength).astype(np.float64)
     tables = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
