@@ -40,6 +40,7 @@ _EXTRAS = {
     "grpc": "server",
     "google": "server",
     "msgpack": "convert",
+    "gguf": "gguf",
 }
 # Modules that every installation should have.
 _REQUIRED = ("numpy", "safetensors", "tokenizers", "cv2")
