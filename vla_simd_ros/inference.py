@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.errors import InstructionError
-from vla_simd_ros.executors.base import Cancelled, Executable, Executor, InputError
+from vla_simd_ros.executors.base import Cancelled, Executable, Executor, InputError, Runnable
 from vla_simd_ros.executors.int8_choice import choose_int8
 from vla_simd_ros.executors.settings import EngineSettings, SettingError, keep_exact
 from vla_simd_ros.graph.compile import compile_graph, optimize
@@ -23,6 +23,7 @@ from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.observation import Observation, blank_observation, observation_inputs
 from vla_simd_ros.policies.base import PolicyDefinition, PolicySpec, Solver
 from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.request import Request, make_request
 from vla_simd_ros.sampling import Plan, Prefix, make_sampler, one_pass
 from vla_simd_ros.tuning.tuned import resolve
 
@@ -226,19 +227,16 @@ class Policy:
         Raises :class:`InputError`, naming the camera or vector, what was given and what is expected,
         when a policy that takes an instruction has none, and for what the policy does not take.
         """
-        self._open()
-        if self._active is None:
-            raise InputError(f"no instruction is set, the policy '{self.name}' needs one before a query")
+        executable = self.executable
         start = time.perf_counter_ns()
-        inputs = observation_inputs(self.spec, observation)
-        plan = self._plan(inputs, noise, num_steps, prefix)
+        request = self.request(observation, noise=noise, num_steps=num_steps, prefix=prefix)
         prepared = time.perf_counter_ns()
-        outputs = self._active.run(Lifetime.QUERY, inputs)
+        outputs = executable.run(Lifetime.QUERY, request.values)
         queried = solved = time.perf_counter_ns()
-        if self._sampler is None or plan is None:
+        if request.plan is None:
             result = outputs["action"]
         else:
-            result = self._sampler.run(self._active, plan)
+            result = self.solve(executable, request.plan)
             solved = time.perf_counter_ns()
         actions = np.asarray(result, np.float32)
         end = time.perf_counter_ns()
@@ -251,21 +249,35 @@ class Policy:
         )
         return Query(actions, timing)
 
-    def _plan(
+    @property
+    def executable(self) -> Executable:
+        """The programs for the instruction that is set, as the executor loaded them. Raises InputError where
+        none is set and one is needed."""
+        self._open()
+        if self._active is None:
+            raise InputError(f"no instruction is set, the policy '{self.name}' needs one before a query")
+        return self._active
+
+    def request(
         self,
-        inputs: dict[str, Array],
-        noise: Array | None,
-        num_steps: int | None,
-        prefix: Prefix | None,
-    ) -> Plan | None:
-        """The steps of a query; a prefix is added to the ``inputs`` of the query program."""
-        if self._sampler is not None:
-            inputs.update(self._sampler.prefix_inputs(prefix))
-            return self._sampler.plan(noise, num_steps, prefix)
-        for name, value in (("noise", noise), ("num_steps", num_steps), ("prefix", prefix)):
-            if value is not None:
-                raise one_pass(self.name, name)
-        return None
+        observation: Observation,
+        *,
+        noise: Array | None = None,
+        num_steps: int | None = None,
+        prefix: Prefix | None = None,
+    ) -> Request:
+        """What :meth:`query` asks of the programs, which takes the same arguments; for those who run them one
+        by one. Raises InputError."""
+        return make_request(
+            self.spec, self._sampler, observation, noise=noise, num_steps=num_steps, prefix=prefix
+        )
+
+    def solve(self, executable: Runnable, plan: Plan, steps: int | None = None) -> Array:
+        """The actions after ``steps`` solver steps (None: all that are planned), the query program having run
+        on ``executable``."""
+        if self._sampler is None:
+            raise one_pass(self.name, "solver steps")
+        return self._sampler.run(executable, plan, steps)
 
     def noise(self, seed: int, num_steps: int | None = None) -> Array:
         """The noise that a ``seed`` stands for, for a query of ``num_steps`` steps. Raises InputError for a

@@ -124,4 +124,4 @@ def test_steps_of_a_policy_of_one_pass_are_refused(folder: str, capsys: pytest.C
     )
     with pytest.raises(SystemExit):
         main(["supply", folder, "--num-steps", "0"])
-    assert "'0' is no number of steps, expected 1 or more" in capsys.readouterr().err
+    assert "'0' is no number, expected 1 or more" in capsys.readouterr().err

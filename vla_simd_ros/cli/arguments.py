@@ -59,7 +59,7 @@ def add_num_steps(parser: argparse.ArgumentParser) -> None:
     """The solver's steps."""
     parser.add_argument(
         "--num-steps",
-        type=_num_steps,
+        type=count,
         metavar="N",
         help="solver steps of a query, for a policy that iterates (default: the checkpoint's)",
     )
@@ -82,9 +82,10 @@ def seed(text: str) -> int:
     return int(text)
 
 
-def _num_steps(text: str) -> int:
+def count(text: str) -> int:
+    """How many of something, for argparse."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of steps, expected 1 or more")
+        raise argparse.ArgumentTypeError(f"'{text}' is no number, expected 1 or more")
     return int(text)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vla_simd_ros.cli.arguments import add_int8, add_num_steps
+from vla_simd_ros.cli.arguments import add_int8, add_num_steps, count
 from vla_simd_ros.hybrid.split_search import Resources, Split, best_split, splits
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, read_costs, write_costs
 
@@ -38,16 +38,16 @@ def add_parser(commands: Any) -> None:
         "--prefix", choices=_EXECUTORS, default="torch", help="the first executor (default: torch)"
     )
     measured.add_argument(
-        "--prefix-threads", type=_count, default=1, metavar="N", help="its threads (default: 1)"
+        "--prefix-threads", type=count, default=1, metavar="N", help="its threads (default: 1)"
     )
     measured.add_argument(
-        "--repeats", type=_count, default=10, metavar="N", help="runs of a block (default: 10)"
+        "--repeats", type=count, default=10, metavar="N", help="runs of a block (default: 10)"
     )
     measured.add_argument("--instruction", default=_INSTRUCTION, metavar="TEXT", help="where one is taken")
     measured.add_argument("--save-costs", type=Path, metavar="FILE", help="write the costs there")
     measured.add_argument(
         "--frames",
-        type=_count,
+        type=count,
         metavar="N",
         help="run the best cut with so many frames that overlap, and compare with the prediction",
     )
@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--cpu-threads",
-        type=_count,
+        type=count,
         metavar="N",
         help="threads of the second executor (default: 1 to measure with, those of the file with --costs)",
     )
@@ -221,12 +221,6 @@ class _Sides:
             f"{found.interval_s / found.predicted_s - 1:+.1%} against the slower stage alone; "
             f"{found.speedup:.2f} times the rate of one by one; {_ms(found.latency_s)} ms each",
         ]
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number, expected 1 or more")
-    return int(text)
 
 
 def _size(text: str) -> int:

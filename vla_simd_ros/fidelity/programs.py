@@ -17,9 +17,9 @@ from vla_simd_ros.graph.int8_groups import group_names
 from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
 from vla_simd_ros.graph.passes.quantize import with_int8_layers
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
-from vla_simd_ros.inference import observation_inputs
 from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.request import Request, make_request
 from vla_simd_ros.sampling import Sampler, make_sampler
 
 
@@ -52,22 +52,17 @@ class InstructedPolicy:
 
     def inputs(self, case: Case) -> dict[str, Array]:
         """The runtime inputs of the episode and the query program, by name."""
-        values = observation_inputs(self.spec, case.observation)
-        if self.token_ids is not None:
-            values["token_ids"] = self.token_ids
-        if self.sampler is not None:
-            values |= self.sampler.prefix_inputs(case.prefix)
-        return values
+        return self._with_instruction(self._request(case))
 
     def parts(self, executable: Runnable, case: Case) -> Iterator[Part]:
         """The same, pausing after each program and each step."""
-        values = self.inputs(case)
+        request = self._request(case)
+        values = self._with_instruction(request)
         for lifetime in (Lifetime.EPISODE, Lifetime.QUERY):
-            inputs = {name: values[name] for name in self.compiled.programs[lifetime].inputs}
+            inputs = self.compiled.programs[lifetime].own_inputs(values)
             yield Part(lifetime, None, executable.run(lifetime, inputs))
-        if self.sampler is not None:
-            plan = self.sampler.plan(case.noise, case.num_steps, case.prefix)
-            for step, outputs in enumerate(self.sampler.iterate(executable, plan), 1):
+        if self.sampler is not None and request.plan is not None:
+            for step, outputs in enumerate(self.sampler.iterate(executable, request.plan), 1):
                 yield Part(Lifetime.STEP, step, outputs)
 
     def keeping_every_tensor(self) -> InstructedPolicy:
@@ -84,6 +79,20 @@ class InstructedPolicy:
     def with_int8(self, layers: Collection[Tensor]) -> InstructedPolicy:
         """The same programs with the layers that compute ``layers`` in int8."""
         return replace(self, compiled=with_int8_layers(self.compiled, layers))
+
+    def _request(self, case: Case) -> Request:
+        return make_request(
+            self.spec,
+            self.sampler,
+            case.observation,
+            noise=case.noise,
+            num_steps=case.num_steps,
+            prefix=case.prefix,
+        )
+
+    def _with_instruction(self, request: Request) -> dict[str, Array]:
+        tokens = {} if self.token_ids is None else {"token_ids": self.token_ids}
+        return {**request.values, **tokens}
 
 
 def instruct(checkpoint: Checkpoint, instruction: str, int8: str | Sequence[str] = "") -> InstructedPolicy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vla_simd_ros.graph.ir import LazyArray, Lifetime, Op, Tensor
+from vla_simd_ros.graph.ir import Array, LazyArray, Lifetime, Op, Tensor
 
 RUNTIME_LIFETIMES = (Lifetime.EPISODE, Lifetime.QUERY, Lifetime.STEP)
 
@@ -28,6 +28,10 @@ class Program:
     provides: tuple[Tensor, ...]
     outputs: Mapping[str, Tensor]
     constants: tuple[Tensor, ...]
+
+    def own_inputs(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Its runtime inputs out of ``values``, which may hold those of other programs too."""
+        return {name: values[name] for name in self.inputs}
 
 
 @dataclass(frozen=True, eq=False)

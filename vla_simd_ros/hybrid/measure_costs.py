@@ -77,8 +77,7 @@ def _time(
     """Median seconds of the query program, its results copied out, and the results."""
     executable = executor.load(alone)
     episode, query = (
-        {name: values[name] for name in alone.programs[lifetime].inputs}
-        for lifetime in (Lifetime.EPISODE, Lifetime.QUERY)
+        alone.programs[lifetime].own_inputs(values) for lifetime in (Lifetime.EPISODE, Lifetime.QUERY)
     )
     executable.run(Lifetime.EPISODE, episode)
     results = executable.run(Lifetime.QUERY, query)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
-from vla_simd_ros.executors.base import Executable, Executor
+from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.graph.ir import Array, Lifetime
-from vla_simd_ros.graph.partition import partition
 from vla_simd_ros.graph.programs import CompiledPolicy
-from vla_simd_ros.observation import Observation, observation_inputs
+from vla_simd_ros.hybrid.split_executor import SplitExecutor
+from vla_simd_ros.observation import Observation
 from vla_simd_ros.policies.base import PolicySpec
-from vla_simd_ros.sampling import Plan, Prefix, Sampler
+from vla_simd_ros.request import Request, make_request
+from vla_simd_ros.sampling import Prefix, Sampler
 
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """An observation laid out for both sides, and the solver steps that follow."""
-
-    values: Mapping[str, Array]
-    plan: Plan | None
+__all__ = ["Request", "SplitPolicy"]
 
 
 class SplitPolicy:
@@ -41,17 +33,15 @@ class SplitPolicy:
         sampler: Sampler | None,
     ) -> None:
         self.spec = spec
-        self.cut = partition(compiled, after)
+        self._after = after
+        self._executable = SplitExecutor(prefix, suffix, [after]).load(compiled)
+        self.cut = self._executable.partition(after)
         """Both sides and what crosses between them."""
-        self._prefix = _Side(self.cut.prefix, prefix)
-        self._suffix = _Side(self.cut.suffix, suffix)
         self._sampler = sampler
 
     def instruct(self, token_ids: Array | None) -> None:
         """Run what depends on the instruction, int32 [tokens], on either side; None where none is taken."""
-        values = {} if token_ids is None else {"token_ids": token_ids}
-        for side in (self._prefix, self._suffix):
-            side.run(Lifetime.EPISODE, values)
+        self._executable.run(Lifetime.EPISODE, {} if token_ids is None else {"token_ids": token_ids})
 
     def request(
         self,
@@ -65,32 +55,20 @@ class SplitPolicy:
 
         Raises InputError for what does not fit.
         """
-        values = observation_inputs(self.spec, observation)
-        if self._sampler is None:
-            return Request(values, None)
-        values |= self._sampler.prefix_inputs(prefix)
-        return Request(values, self._sampler.plan(noise, num_steps, prefix))
+        return make_request(
+            self.spec, self._sampler, observation, noise=noise, num_steps=num_steps, prefix=prefix
+        )
 
     def prefix(self, request: Request) -> Request:
         """The first side's part: ``request`` with what crosses the cut."""
-        return Request({**request.values, **self._prefix.run(Lifetime.QUERY, request.values)}, request.plan)
+        return Request(self._executable.prefix(self._after, request.values), request.plan)
 
     def suffix(self, request: Request) -> Array:
         """The second side's part, from what :meth:`prefix` returned: float32 [chunk_size, action_dim] in
         robot units."""
-        outputs = self._suffix.run(Lifetime.QUERY, request.values)
+        values = self._executable.suffix(self._after, request.values)
         if self._sampler is not None and request.plan is not None:
-            return np.asarray(self._sampler.run(self._suffix.executable, request.plan), np.float32)
-        return np.asarray({**request.values, **outputs}["action"], np.float32)
-
-
-class _Side:
-    """One side's programs, which take from the values what they read."""
-
-    def __init__(self, compiled: CompiledPolicy, executor: Executor) -> None:
-        self._compiled = compiled
-        self.executable: Executable = executor.load(compiled)
-
-    def run(self, lifetime: Lifetime, values: Mapping[str, Array]) -> dict[str, Array]:
-        inputs = {name: values[name] for name in self._compiled.programs[lifetime].inputs}
-        return self.executable.run(lifetime, inputs)
+            return np.asarray(
+                self._sampler.run(self._executable.steps(self._after), request.plan), np.float32
+            )
+        return np.asarray(values["action"], np.float32)
