@@ -106,6 +106,14 @@ def test_bad_commands_change_nothing(physics: Physics, targets: object, message:
     np.testing.assert_array_equal(physics.command, HOME)
 
 
+@pytest.mark.parametrize("poses", [np.zeros((2, 7)), np.full((3, 7), np.nan)])
+def test_cubes_are_not_placed_at_bad_poses(physics: Physics, poses: np.ndarray) -> None:
+    before = physics.snapshot().cubes
+    with pytest.raises(SimulationError, match=r"cubes: got shape .*, expected \(3, 7\) of finite numbers"):
+        physics.place_cubes(poses)
+    np.testing.assert_array_equal(physics.snapshot().cubes, before)
+
+
 def test_time_cannot_run_backwards(physics: Physics) -> None:
     with pytest.raises(SimulationError, match="time steps: got -1"):
         physics.advance(-1)

@@ -14,7 +14,7 @@ from vla_simd_ros.sim.cv_renderer import CvRenderer
 from vla_simd_ros.sim.gl_renderer import GlRenderer, GlUnavailable
 from vla_simd_ros.sim.physics import Physics, SimulationError
 from vla_simd_ros.sim.rendering import Renderer, open_renderer
-from vla_simd_ros.sim.scene import CAMERAS
+from vla_simd_ros.sim.scene import CAMERAS, PADS, Pad
 
 pytest.importorskip("mujoco", reason="needs the simulation's packages: pip install 'vla_simd_ros[sim]'")
 
@@ -95,6 +95,25 @@ def test_cubes_are_where_the_pinhole_model_puts_them(
     focal = camera.focal_length(HEIGHT)
     assert column == pytest.approx(WIDTH / 2 - focal * right / backward, abs=2.0)
     assert row == pytest.approx(HEIGHT / 2 + focal * up / backward, abs=2.0)
+
+
+@pytest.mark.parametrize("pad", PADS, ids=[pad.name for pad in PADS])
+def test_pads_are_painted_where_the_scene_has_them(renderer: Renderer, physics: Physics, pad: Pad) -> None:
+    picture = renderer.render(physics.snapshot(), "front").astype(float)
+    camera = CAMERAS["front"]
+
+    def seen(x: float, y: float) -> np.ndarray:
+        right, up, backward = camera.axes().T @ (np.array((x, y, 0.0)) - np.array(camera.position))
+        focal = camera.focal_length(HEIGHT)
+        column, row = WIDTH / 2 - focal * right / backward, HEIGHT / 2 + focal * up / backward
+        return picture[int(row), int(column)]
+
+    inside = [seen(pad.center[0] + x, pad.center[1] + y) for x in (-0.03, 0.03) for y in (-0.03, 0.03)]
+    outside = seen(pad.center[0] + 0.06, pad.center[1])
+    for color in inside:
+        # The paint's own hue, and nothing of the table's.
+        assert np.ptp(color) < 0.2 * max(60.0, color.max())
+        assert np.abs(color - outside).max() > 60.0
 
 
 @needs_gl

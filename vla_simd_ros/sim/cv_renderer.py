@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from vla_simd_ros.sim.arm import LINKS, forward_kinematics, rotation
 from vla_simd_ros.sim.physics import Snapshot
-from vla_simd_ros.sim.scene import CAMERAS, CUBES, LIGHT_DIRECTION, ROOM, TABLE, Camera
+from vla_simd_ros.sim.scene import CAMERAS, CUBES, LIGHT_DIRECTION, PADS, ROOM, TABLE, Camera
 from vla_simd_ros.sim.shapes import Box, Capsule, Color, Shape
 
 Array = npt.NDArray[np.float64]
@@ -75,7 +75,8 @@ class CvRenderer:
             faces.extend(view.faces(cube.box, _cube_pose(pose)))
         faces.sort(key=lambda face: -face.distance)
         image: Image = np.zeros((self._height, self._width, 3), np.uint8)
-        for surface in (*ROOM, TABLE):  # nothing can be behind the room's surfaces, nor below the table
+        # Nothing can be behind the room's surfaces, nor below the table or the paint on it.
+        for surface in (*ROOM, TABLE, *(pad.box for pad in PADS)):
             for face in view.faces(surface, np.eye(4)):
                 _paint(image, face)
         for face in faces:

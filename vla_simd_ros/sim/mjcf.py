@@ -6,30 +6,37 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
 from vla_simd_ros.sim.arm import LINKS, Joint, Link
-from vla_simd_ros.sim.scene import CAMERAS, CUBES, LIGHT_DIRECTION, ROOM, TABLE, Camera
-from vla_simd_ros.sim.shapes import Capsule, Shape
+from vla_simd_ros.sim.scene import CAMERAS, CUBES, LIGHT_DIRECTION, PADS, ROOM, TABLE, Camera
+from vla_simd_ros.sim.shapes import Box, Capsule, Shape
 
 TIMESTEP = 0.002
 """Seconds of one physics step."""
 
 # A bus servo with its gear train: stiff position control, friction, and the rotor's inertia seen
 # through the gears. The torque is that of a stalled 12 V servo.
-_SERVO = {"damping": 0.6, "frictionloss": 0.05, "armature": 0.028}
-_POSITION_GAIN = 18.0
+_SERVO = {"damping": 1.1, "frictionloss": 0.05, "armature": 0.028}
+_POSITION_GAIN = 40.0
 _STALL_TORQUE = 2.9
+
+# Contacts of a hard, dull surface: what is squeezed by the jaws neither sinks into them nor slides out.
+_CONTACT = {"solref": "0.005 1", "solimp": "0.98 0.999 0.001", "condim": "4", "friction": "1 0.01 0.0001"}
 
 
 def build_mjcf(width: int, height: int) -> str:
     """The model as XML, with an off-screen buffer for pictures of up to `width` x `height`."""
     root = ET.Element("mujoco", model="so101_table")
     ET.SubElement(root, "compiler", angle="radian", autolimits="true")
-    ET.SubElement(root, "option", timestep=str(TIMESTEP), integrator="implicitfast")
+    # Elliptic cones and a high ratio of impedances keep what the jaws hold from creeping out of them.
+    option = ET.SubElement(root, "option", timestep=str(TIMESTEP), integrator="implicitfast")
+    option.attrib.update(cone="elliptic", impratio="10")
     _add_visuals(root, width, height)
     world = ET.SubElement(root, "worldbody")
     _add_light(world)
     for surface in ROOM:
         _add_shape(world, surface, contacts=True)
     _add_shape(world, TABLE, contacts=True)
+    for pad in PADS:
+        _add_paint(world, pad.box)
     _add_cubes(world)
     _add_arm(world)
     for camera in CAMERAS.values():
@@ -84,9 +91,16 @@ def _add_link_shapes(body: ET.Element, link: Link) -> None:
         _add_shape(body, shape, contacts=False, mass=link.mass * shape.volume / total)
 
 
+def _add_paint(world: ET.Element, box: Box) -> None:
+    """A box that can be seen and not touched."""
+    geom = ET.SubElement(world, "geom", contype="0", conaffinity="0", rgba=_numbers((*box.color, 1.0)))
+    geom.attrib.update(type="box", pos=_numbers(box.center), size=_numbers(box.half_size))
+
+
 def _add_shape(body: ET.Element, shape: Shape, *, contacts: bool, mass: float | None = None) -> None:
     """Shapes with `contacts` stop each other and the arm; the arm's own shapes pass through each other."""
     geom = ET.SubElement(body, "geom", contype="1", conaffinity="1" if contacts else "0")
+    geom.attrib.update(_CONTACT)
     geom.set("rgba", _numbers((*shape.color, 1.0)))
     if mass is not None:
         geom.set("mass", f"{mass:.6g}")

@@ -28,12 +28,14 @@ class Snapshot:
     time: seconds since the simulation's start
     positions, velocities: [6] radians and radians per second, in `JOINT_NAMES` order
     cubes: [n, 7] centre (metres) and orientation (quaternion w, x, y, z) of each of `CUBES`
+    cube_velocities: [n, 6] metres per second, then radians per second
     """
 
     time: float
     positions: Array
     velocities: Array
     cubes: Array
+    cube_velocities: Array
 
 
 def load_mujoco() -> Any:
@@ -74,7 +76,9 @@ class Physics:
         joints = [self.model.joint(name) for name in JOINT_NAMES]
         self._positions = np.array([int(joint.qposadr[0]) for joint in joints])
         self._velocities = np.array([int(joint.dofadr[0]) for joint in joints])
-        self._cubes = np.array([int(self.model.joint(cube.name).qposadr[0]) for cube in CUBES])
+        loose = [self.model.joint(cube.name) for cube in CUBES]
+        self._cubes = np.add.outer([int(joint.qposadr[0]) for joint in loose], np.arange(7))
+        self._cube_velocities = np.add.outer([int(joint.dofadr[0]) for joint in loose], np.arange(6))
         self.reset()
 
     def reset(self) -> None:
@@ -91,6 +95,20 @@ class Physics:
         self.set_command(positions)
         self._data.qpos[self._positions] = self._data.ctrl
         self._data.qvel[self._velocities] = 0.0
+        self._mujoco.mj_forward(self.model, self._data)
+
+    def place_cubes(self, poses: npt.ArrayLike) -> None:
+        """Puts the cubes at rest at `poses` [n, 7], as `Snapshot.cubes` has them; time is not changed.
+
+        Raises SimulationError when the shape is wrong or a value is not finite.
+        """
+        values = np.asarray(poses, dtype=np.float64)
+        if values.shape != self._cubes.shape or not np.isfinite(values).all():
+            raise SimulationError(
+                f"cubes: got shape {values.shape}, expected {self._cubes.shape} of finite numbers"
+            )
+        self._data.qpos[self._cubes] = values
+        self._data.qvel[self._cube_velocities] = 0.0
         self._mujoco.mj_forward(self.model, self._data)
 
     @property
@@ -132,8 +150,14 @@ class Physics:
     def snapshot(self) -> Snapshot:
         """A copy of the present state."""
         qpos = self._data.qpos
-        cubes = np.stack([qpos[start : start + 7] for start in self._cubes])
-        return Snapshot(self.time, qpos[self._positions], self._data.qvel[self._velocities], cubes)
+        qvel = self._data.qvel
+        return Snapshot(
+            self.time,
+            qpos[self._positions],
+            qvel[self._velocities],
+            qpos[self._cubes],
+            qvel[self._cube_velocities],
+        )
 
     def link_poses(self) -> dict[str, Array]:
         """MuJoCo's own 4x4 poses of all bodies at the present state, by name."""

@@ -105,6 +105,14 @@ class SimulatedRobot:
         self._physics.reset()
         self._unstepped = 0.0
 
+    def place(self, positions: npt.ArrayLike, cubes: npt.ArrayLike) -> None:
+        """Puts arm [6] and cubes [n, 7] at rest, the servos told to stay there; time goes on.
+
+        Raises SimulationError as `Physics.place` and `Physics.place_cubes` do.
+        """
+        self._physics.place(positions)
+        self._physics.place_cubes(cubes)
+
     def render(self, camera: str, snapshot: Snapshot | None = None) -> Frame:
         """The view of a camera, at `snapshot` or at the present state.
 

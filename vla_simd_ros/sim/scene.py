@@ -1,4 +1,4 @@
-"""What surrounds the arm: the table, a few loose cubes, the light and the two cameras."""
+"""What surrounds the arm: the table with two pads, a few loose cubes, the light and the two cameras."""
 
 from __future__ import annotations
 
@@ -27,6 +27,25 @@ class LooseCube:
     @property
     def box(self) -> Box:
         return Box((0.0, 0.0, 0.0), (self.half_size,) * 3, self.color)
+
+
+@dataclass(frozen=True)
+class Pad:
+    """A square painted on the table, along its edges. Metres."""
+
+    name: str
+    center: tuple[float, float]
+    half_size: float
+    color: Color
+
+    @property
+    def box(self) -> Box:
+        """As thick as it takes to be drawn above the table's face."""
+        return Box((*self.center, 0.0), (self.half_size, self.half_size, 0.0006), self.color)
+
+    def holds(self, x: float, y: float) -> bool:
+        """Whether a point of the table lies within the pad."""
+        return max(abs(x - self.center[0]), abs(y - self.center[1])) <= self.half_size
 
 
 @dataclass(frozen=True)
@@ -72,8 +91,14 @@ CUBES: tuple[LooseCube, ...] = (
     LooseCube("blue_cube", (0.33, -0.03, 0.015), 0.015, 0.02, (0.12, 0.27, 0.80)),
 )
 
-FRONT = Camera("front", "", (0.72, -0.30, 0.42), (0.16, 0.0, 0.10), (0.0, 0.0, 1.0), 42.0)
-WRIST = Camera("wrist", "gripper_body", (-0.035, 0.055, 0.070), (0.100, 0.0, -0.010), (0.0, 0.0, 1.0), 66.0)
+PADS: tuple[Pad, ...] = (
+    Pad("left_pad", (0.125, 0.165), 0.042, (0.95, 0.94, 0.90)),
+    Pad("right_pad", (0.125, -0.165), 0.042, (0.10, 0.10, 0.13)),
+)
+"""Left and right as the arm sees it."""
+
+FRONT = Camera("front", "", (0.58, 0.0, 0.50), (0.165, 0.0, 0.030), (0.0, 0.0, 1.0), 35.0)
+WRIST = Camera("wrist", "gripper_body", (0.005, 0.050, 0.062), (0.092, 0.004, 0.014), (0.0, 0.0, 1.0), 72.0)
 CAMERAS: dict[str, Camera] = {camera.name: camera for camera in (FRONT, WRIST)}
 
 _WALL: Color = (0.66, 0.74, 0.82)

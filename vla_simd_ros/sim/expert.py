@@ -1,0 +1,184 @@
+"""A scripted policy that sees the whole state: it picks the named cube up and puts it on the named pad.
+
+Everything it does follows from where the cube and the arm are now and from the stage it is in, and a stage
+that has failed leads back to an earlier one. So it recovers from pushes, and shows how.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.sim.arm import HOME, JOINT_NAMES, forward_kinematics
+from vla_simd_ros.sim.inverse_kinematics import Unreachable, point_down_at
+from vla_simd_ros.sim.scene import CUBES
+from vla_simd_ros.sim.tasks import CONTROL_RATE, TaskScene, goal_of
+
+Array = npt.NDArray[np.float64]
+
+# Points between the jaws, x and z in the frame of the gripper (metres): the middle of the open jaws, and
+# where the centre of a gripped cube is.
+_BETWEEN = (0.088, 0.018)
+_GRIPPED = (0.088, 0.003)
+_OPEN, _CLOSED = 0.85, 0.15
+"""Radians; the jaws meet the faces of a cube at about 0.26."""
+_EMPTY = 0.20
+"""Radians; jaws closed further than that hold nothing."""
+
+_HOVER = 0.068
+"""Metres above the table from which the gripper goes straight down."""
+_CARRY = 0.060
+"""Metres above the table of a carried cube's centre: it passes over the others."""
+_GRASP = 0.017
+_RELEASE = 0.018
+
+_SPEED = np.array([1.8, 1.6, 1.6, 1.8, 1.8, 1.9])
+"""Radians per second at most, by joint."""
+_ACCELERATION = 14.0
+"""Radians per second squared at most."""
+_SETTLING = 0.12
+"""Seconds: close to a target the distance to it shrinks by 1/e in this time."""
+
+
+class _Stage(enum.Enum):
+    APPROACH = enum.auto()
+    DESCEND = enum.auto()
+    GRASP = enum.auto()
+    LIFT = enum.auto()
+    CARRY = enum.auto()
+    LOWER = enum.auto()
+    RELEASE = enum.auto()
+    RISE = enum.auto()
+    RETURN = enum.auto()
+
+
+_HOLDING = (_Stage.LIFT, _Stage.CARRY, _Stage.LOWER)
+
+
+class Expert:
+    """Solves one instruction in a scene, from wherever the scene is."""
+
+    def __init__(self, scene: TaskScene, instruction: str) -> None:
+        """Raises SimulationError for an unknown instruction."""
+        self._scene = scene
+        self._instruction = instruction
+        self._goal = goal_of(instruction)
+        self._cube = CUBES.index(self._goal.cube)
+        self._velocity = np.zeros(len(JOINT_NAMES))
+        self._look()
+        self._stage = _Stage.LIFT if self._holds() else _Stage.APPROACH
+        self.done = False
+
+    def command(self) -> Array:
+        """[6] radians: the targets of the servos for the next control step."""
+        self._look()
+        self._stage = self._next_stage()
+        self.done = self._stage is _Stage.RETURN and self._near(HOME, 0.03) and self._reached()
+        return self._towards(self._target())
+
+    # --- what is the case -------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Where the arm is, and the cube: on the table and as seen from where a gripped one would be."""
+        world = self._scene.robot.snapshot()
+        self._positions = world.positions
+        self._moving = world.velocities
+        self._place: Array = world.cubes[self._cube, :3]
+        hand = forward_kinematics(world.positions)["gripper_body"]
+        self._grip: Array = (hand @ (_GRIPPED[0], 0.0, _GRIPPED[1], 1.0))[:3]
+        self._in_hand: Array = hand[:3, :3].T @ (self._place - self._grip)
+
+    def _holds(self) -> bool:
+        """Whether the cube is between jaws that are closed on it."""
+        closed = _EMPTY < self._positions[5] < 0.40
+        return bool(closed and np.abs(self._in_hand).max() < 0.022)
+
+    def _reached(self) -> bool:
+        return self._instruction in self._scene.achieved()
+
+    def _near(self, target: Array, tolerance: float) -> bool:
+        """Whether the arm has been told to be, and nearly is, at `target`; whatever its jaws do."""
+        told = np.abs(self._scene.robot.command - target)[:5].max() < tolerance
+        return bool(told and np.abs(self._positions - target)[:5].max() < 2.0 * tolerance)
+
+    # --- what comes next --------------------------------------------------------------------------
+
+    def _next_stage(self) -> _Stage:
+        stage = self._stage
+        if stage in _HOLDING and not self._holds():
+            return _Stage.APPROACH
+        if stage is _Stage.APPROACH and self._reached():
+            return _Stage.RETURN
+        if stage is _Stage.DESCEND and self._off_course():
+            return _Stage.APPROACH
+        if stage is _Stage.GRASP and self._positions[5] < _EMPTY:
+            return _Stage.APPROACH
+        if stage is _Stage.RETURN and self._near(HOME, 0.03) and not self._reached():
+            return _Stage.APPROACH
+        return _Stage(stage.value + 1) if self._complete(stage) else stage
+
+    def _off_course(self) -> bool:
+        """Whether the cube has moved away from below the gripper while that was still above it."""
+        aside = max(abs(self._in_hand[1]), abs(self._in_hand[2] - (_BETWEEN[1] - _GRIPPED[1])))
+        return bool(self._grip[2] > 0.045 and aside > 0.020)
+
+    def _complete(self, stage: _Stage) -> bool:
+        jaws, speed = self._positions[5], abs(self._moving[5])
+        if stage is _Stage.GRASP:
+            return bool(jaws < 0.40 and speed < 0.3)
+        if stage is _Stage.LIFT:
+            return bool(self._grip[2] > 0.75 * _CARRY)
+        if stage is _Stage.RELEASE:
+            return bool(jaws > 0.60)
+        if stage is _Stage.RISE:
+            return bool(self._grip[2] > 0.8 * _HOVER)
+        if stage is _Stage.RETURN:
+            return False
+        if stage is _Stage.APPROACH:
+            return bool(jaws > 0.65 and self._near(self._target(), 0.05))
+        return self._near(self._target(), 0.025)
+
+    # --- where to go ------------------------------------------------------------------------------
+
+    def _target(self) -> Array:
+        stage, (x, y) = self._stage, self._place[:2]
+        pad_x, pad_y = self._goal.pad.center
+        if stage is _Stage.APPROACH:
+            return self._pose((x, y, _HOVER), _BETWEEN, _OPEN)
+        if stage is _Stage.DESCEND:
+            return self._pose((x, y, _GRASP), _BETWEEN, _OPEN)
+        if stage is _Stage.GRASP:
+            return self._stay(_CLOSED)
+        if stage is _Stage.LIFT:
+            return self._pose((self._grip[0], self._grip[1], _CARRY), _GRIPPED, _CLOSED)
+        if stage is _Stage.CARRY:
+            return self._pose((pad_x, pad_y, _CARRY), _GRIPPED, _CLOSED)
+        if stage is _Stage.LOWER:
+            return self._pose((pad_x, pad_y, _RELEASE), _GRIPPED, _CLOSED)
+        if stage is _Stage.RELEASE:
+            return self._stay(_OPEN)
+        if stage is _Stage.RISE:
+            return self._pose((self._grip[0], self._grip[1], _HOVER), _GRIPPED, _OPEN)
+        return HOME
+
+    def _stay(self, gripper: float) -> Array:
+        return np.append(self._scene.robot.command[:5], gripper)
+
+    def _pose(self, point: tuple[float, float, float], tool: tuple[float, float], gripper: float) -> Array:
+        """The arm at `point`, or where it is told to be now when it cannot get there."""
+        try:
+            return point_down_at(point, tool, gripper)
+        except Unreachable:
+            return self._stay(gripper)
+
+    def _towards(self, target: Array) -> Array:
+        """One control step from the present command, straight in joint space, of bounded acceleration."""
+        present = self._scene.robot.command
+        period = 1.0 / CONTROL_RATE
+        remaining = float(np.max(np.abs(target - present) / _SPEED))
+        wanted = (target - present) / max(remaining, _SETTLING)
+        change = _ACCELERATION * period
+        self._velocity += np.clip(wanted - self._velocity, -change, change)
+        return np.asarray(present + self._velocity * period)
