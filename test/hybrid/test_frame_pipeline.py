@@ -7,52 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from held_stages import PATIENCE_S, Clock, Gate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vla_simd_ros.hybrid.frame_pipeline import (
     Drop,
+    FrameLedger,
     FramePipeline,
     FrameResult,
     PipelineError,
+    UnusableFrame,
 )
-
-PATIENCE_S = 30.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Gate:
-    """A stage that waits until the test lets it go, and says when it has begun."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.began: list[Any] = []
-        self._changed = threading.Condition()
-        self._let = 0
-
-    def __call__(self, value: Any) -> Any:
-        with self._changed:
-            self.began.append(value)
-            self._changed.notify_all()
-            number = len(self.began)
-            assert self._changed.wait_for(lambda: self._let >= number, PATIENCE_S)
-        return (*value, self.name) if isinstance(value, tuple) else (value, self.name)
-
-    def wait_begun(self, count: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.began) >= count, PATIENCE_S)
-
-    def let(self, count: int = 1) -> None:
-        with self._changed:
-            self._let += count
-            self._changed.notify_all()
 
 
 class Record:
@@ -80,17 +46,25 @@ class Record:
 class Bench:
     """A pipeline of two gates."""
 
-    def __init__(self, prefix: Any = None, suffix: Any = None, stall_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        prefix: Any = None,
+        suffix: Any = None,
+        stall_s: float = 5.0,
+        ledger: FrameLedger | None = None,
+        on_result: Callable[[FrameResult], None] | None = None,
+    ) -> None:
         self.prefix, self.suffix = prefix or Gate("prefix"), suffix or Gate("suffix")
         self.clock, self.record = Clock(), Record()
         self.pipeline = FramePipeline(
             self.prefix,
             self.suffix,
-            on_result=self.record.tell(self.record.results),
+            on_result=on_result or self.record.tell(self.record.results),
             on_drop=self.record.tell(self.record.drops),
             on_failure=self.record.tell(self.record.failures),
             clock=self.clock,
             stall_s=stall_s,
+            ledger=ledger,
         )
 
 
@@ -151,16 +125,19 @@ def test_the_newest_frame_waits_for_the_suffix(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("bad", ["prefix", "suffix"])
-def test_a_stage_that_raises_is_reported_and_nothing_comes_after(bad: str) -> None:
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_stage_that_raises_is_reported_and_nothing_comes_after(
+    bad: str, error: type[BaseException]
+) -> None:
     def fail(value: Any) -> Any:
-        raise ValueError("no memory left")
+        raise error("no memory left")
 
     bench = Bench(**{"prefix": lambda value: value, "suffix": lambda value: value, bad: fail})
     bench.pipeline.submit("a")
     bench.record.wait(lambda: bool(bench.record.failures))
     (failure,) = bench.record.failures
     assert str(failure) == f"the {bad} failed on frame 0: no memory left"
-    assert isinstance(failure.__cause__, ValueError)
+    assert isinstance(failure.__cause__, error)
     assert bench.record.drops == [(0, Drop.FAILED)]
     with pytest.raises(PipelineError, match="the pipeline is closed"):
         bench.pipeline.submit("b")
@@ -191,6 +168,53 @@ def test_a_stage_that_stalls_is_found_and_its_late_result_counts_no_more(bench: 
     assert not bench.record.results
 
 
+@pytest.mark.parametrize("name", ["prefix", "suffix"])
+def test_a_frame_that_a_stage_can_make_nothing_of_is_dropped_and_the_next_one_taken(name: str) -> None:
+    def choosy(value: Any) -> Any:
+        if value == "dark":
+            raise UnusableFrame("it is dark")
+        return value
+
+    bench = Bench(**{"prefix": lambda value: value, "suffix": lambda value: value, name: choosy})
+    bench.pipeline.submit("dark")
+    bench.record.wait(lambda: bool(bench.record.drops))
+    bench.pipeline.submit("light")
+    bench.record.wait(lambda: bool(bench.record.results))
+    assert bench.record.drops == [(0, Drop.UNUSABLE)]
+    assert bench.record.results[0].value == "light"
+    assert not bench.record.failures
+    assert bench.pipeline.close(PATIENCE_S)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_has_ended_is_found() -> None:
+    """As after a result that whoever takes it chokes on."""
+
+    def choke(result: FrameResult) -> None:
+        raise SystemExit
+
+    bench = Bench(prefix=lambda value: value, suffix=lambda value: value, on_result=choke)
+    bench.pipeline.submit("a")
+    (suffix,) = (thread for thread in bench.pipeline._threads if thread.name.endswith("suffix"))
+    suffix.join(PATIENCE_S)
+    bench.pipeline.check()
+    (failure,) = bench.record.failures
+    assert str(failure) == "the thread frame-pipeline-suffix has ended"
+    bench.pipeline.check()
+    assert len(bench.record.failures) == 1
+    assert bench.pipeline.close(PATIENCE_S)
+
+
+def test_pipelines_that_follow_each_other_go_on_with_the_numbers() -> None:
+    ledger = FrameLedger()
+    for number in range(2):
+        bench = Bench(prefix=lambda value: value, suffix=lambda value: value, ledger=ledger)
+        assert bench.pipeline.submit("a") == number
+        bench.record.wait(lambda: bool(bench.record.results))
+        assert bench.pipeline.close(PATIENCE_S)
+    assert (ledger.counts.submitted, ledger.counts.finished, ledger.counts.under_way) == (2, 2, 0)
+
+
 def test_closing_accounts_for_every_frame(bench: Bench) -> None:
     bench.prefix.let()
     bench.pipeline.submit("a")
@@ -200,7 +224,8 @@ def test_closing_accounts_for_every_frame(bench: Bench) -> None:
     bench.pipeline.submit("c")
     bench.prefix.let()
     bench.suffix.let()
-    bench.pipeline.close(PATIENCE_S)
+    assert bench.pipeline.close(PATIENCE_S)
+    assert {reason for _, reason in bench.record.drops} <= {Drop.CLOSED, Drop.SUFFIX_BUSY}
     counts = bench.pipeline.counts
     assert counts.under_way == 0
     assert counts.submitted == 3

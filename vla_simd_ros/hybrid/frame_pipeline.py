@@ -26,12 +26,22 @@ class Drop(Enum):
     """A newer frame came before the first stage began on it."""
     SUFFIX_BUSY = "suffix_busy"
     """A newer frame left the first stage before the second began on it."""
+    UNUSABLE = "unusable"
+    """A stage found that there is nothing to be made of it."""
     FAILED = "failed"
-    """A stage raised, stalled, or the pipeline was closed while the frame was in it."""
+    """A stage raised, stalled or died while the frame was in the pipeline."""
+    CLOSED = "closed"
+    """The pipeline was closed while the frame was in it."""
+    NO_PIPELINE = "no_pipeline"
+    """It came while no pipeline ran: between a failure and the restart, or none will run any more."""
 
 
 class PipelineError(RuntimeError):
     """A stage failed; says which, on which frame, and how."""
+
+
+class UnusableFrame(Exception):
+    """Raised by a stage that can make nothing of a frame, and is ready for the next one; says why."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,41 @@ class PipelineCounts:
     def under_way(self) -> int:
         """Frames that wait or are worked on."""
         return self.submitted - self.finished - sum(self.dropped.values())
+
+
+class FrameLedger:
+    """Numbers frames from 0 and counts what becomes of them, from any thread.
+
+    Pipelines that follow each other share one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = PipelineCounts()
+
+    @property
+    def counts(self) -> PipelineCounts:
+        """Counts so far."""
+        with self._lock:
+            return self._counts
+
+    def submitted(self) -> int:
+        """The number of one more frame."""
+        with self._lock:
+            number = self._counts.submitted
+            self._counts = replace(self._counts, submitted=number + 1)
+            return number
+
+    def finished(self) -> None:
+        """A frame has its result."""
+        with self._lock:
+            self._counts = replace(self._counts, finished=self._counts.finished + 1)
+
+    def dropped(self, reason: Drop) -> None:
+        """A frame gets none."""
+        with self._lock:
+            dropped = {**self._counts.dropped, reason: self._counts.dropped[reason] + 1}
+            self._counts = replace(self._counts, dropped=dropped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +163,10 @@ class FramePipeline:
     """Runs ``prefix`` and ``suffix`` on the frames submitted.
 
     ``on_result`` gets a FrameResult, ``on_drop`` the number of a frame and why, ``on_failure`` a
-    PipelineError; each is called from one of the pipeline's threads, never two at a time, and not after
-    :meth:`close` has returned. After a failure nothing more comes: make another pipeline, or do without.
-    ``clock`` gives seconds. A stage that takes longer than ``stall_s`` has failed; :meth:`check` finds that.
+    PipelineError; each is called from one of the pipeline's threads or from a caller's, never two at a time,
+    and not after :meth:`shut` has returned. After a failure nothing more comes: make another pipeline, or do
+    without. ``clock`` gives seconds. A stage that takes longer than ``stall_s`` has failed, and so has one
+    whose thread has ended; :meth:`check` finds that. ``ledger`` has the numbers and counts; None: its own.
     """
 
     def __init__(
@@ -133,6 +179,7 @@ class FramePipeline:
         on_failure: Callable[[PipelineError], None],
         clock: Callable[[], float],
         stall_s: float,
+        ledger: FrameLedger | None = None,
     ) -> None:
         self._stages = {"prefix": prefix, "suffix": suffix}
         self._on_result, self._on_drop, self._on_failure = on_result, on_drop, on_failure
@@ -140,7 +187,7 @@ class FramePipeline:
         self._stall_s = stall_s
         self._telling = threading.RLock()
         self._open = True
-        self._counts = PipelineCounts()
+        self._ledger = ledger or FrameLedger()
         self._working: dict[str, _Frame | None] = {"prefix": None, "suffix": None}
         self._before_prefix: _Place[_Frame] = _Place()
         self._before_suffix: _Place[_Frame] = _Place()
@@ -154,24 +201,28 @@ class FramePipeline:
     @property
     def counts(self) -> PipelineCounts:
         """Counts so far."""
-        with self._telling:
-            return self._counts
+        return self._ledger.counts
 
     def submit(self, value: Any) -> int:
         """Hand a frame in; its number, counted from 0. Raises PipelineError when closed or failed."""
         with self._telling:
             if not self._open:
                 raise PipelineError("the pipeline is closed")
-            number = self._counts.submitted
-            self._counts = replace(self._counts, submitted=number + 1)
+            number = self._ledger.submitted()
             self._replaced(
                 self._before_prefix.put(_Frame(number, value, FrameTimes(self._clock()))), Drop.PREFIX_BUSY
             )
             return number
 
     def check(self) -> None:
-        """Find a stage that stalls; call it now and then."""
+        """Find a stage that stalls, or whose thread is gone; call it now and then."""
         with self._telling:
+            if not self._open:
+                return
+            for thread in self._threads:
+                if not thread.is_alive():
+                    self._fail(PipelineError(f"the thread {thread.name} has ended"))
+                    return
             now = self._clock()
             for name, frame in self._working.items():
                 if frame is None:
@@ -182,13 +233,22 @@ class FramePipeline:
                     self._fail(PipelineError(f"the {name} stalled on frame {frame.number}: {took}"))
                     return
 
-    def close(self, timeout: float | None = None) -> None:
-        """Drop what is under way and end the threads; waits for running stages, at most ``timeout``
-        seconds each. Not to be called from the callbacks."""
+    def shut(self) -> None:
+        """Drop what is under way, and let the threads end when the stages that run have ended."""
         with self._telling:
-            self._shut()
+            self._shut(Drop.CLOSED)
+
+    def ended(self, timeout: float | None = 0.0) -> bool:
+        """Whether both threads have ended, after waiting at most ``timeout`` seconds for each. Not to be
+        called from the callbacks."""
         for thread in self._threads:
             thread.join(timeout)
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def close(self, timeout: float | None = None) -> bool:
+        """:meth:`shut` and wait as :meth:`ended` does."""
+        self.shut()
+        return self.ended(timeout)
 
     def _run_prefix(self) -> None:
         def hand_over(frame: _Frame) -> None:
@@ -199,7 +259,7 @@ class FramePipeline:
 
     def _run_suffix(self) -> None:
         def finish(frame: _Frame) -> None:
-            self._counts = replace(self._counts, finished=self._counts.finished + 1)
+            self._ledger.finished()
             self._on_result(FrameResult(frame.number, frame.value, frame.times))
 
         while (frame := self._before_suffix.take()) is not None:
@@ -210,14 +270,21 @@ class FramePipeline:
         frame = replace(frame, times=replace(frame.times, **{f"{name}_began": self._clock()}))
         with self._telling:
             if not self._open:
-                self._drop(frame.number, Drop.FAILED)
+                self._drop(frame.number, Drop.CLOSED)
                 return
             self._working[name] = frame
         try:
             value = self._stages[name](frame.value)
-        except Exception as error:  # whatever a stage raises ends the pipeline, and is told
+        except UnusableFrame:
             with self._telling:
-                failure = PipelineError(f"the {name} failed on frame {frame.number}: {error}")
+                if self._open:
+                    self._working[name] = None
+                    self._drop(frame.number, Drop.UNUSABLE)
+            return
+        except BaseException as error:  # whatever a stage raises ends the pipeline, and is told
+            told = str(error) or type(error).__name__
+            with self._telling:
+                failure = PipelineError(f"the {name} failed on frame {frame.number}: {told}")
                 failure.__cause__ = error
                 self._fail(failure)
             return
@@ -229,10 +296,10 @@ class FramePipeline:
 
     def _fail(self, error: PipelineError) -> None:
         if self._open:
-            self._shut()
+            self._shut(Drop.FAILED)
             self._on_failure(error)
 
-    def _shut(self) -> None:
+    def _shut(self, reason: Drop) -> None:
         """Account for every frame that is under way; their results, if they still come, count no more."""
         if not self._open:
             return
@@ -241,13 +308,12 @@ class FramePipeline:
         under_way = (self._working["suffix"], waiting[0], self._working["prefix"], waiting[1])
         for frame in under_way:
             if frame is not None:
-                self._drop(frame.number, Drop.FAILED)
+                self._drop(frame.number, reason)
 
     def _replaced(self, frame: _Frame | None, reason: Drop) -> None:
         if frame is not None:
             self._drop(frame.number, reason)
 
     def _drop(self, number: int, reason: Drop) -> None:
-        dropped = {**self._counts.dropped, reason: self._counts.dropped[reason] + 1}
-        self._counts = replace(self._counts, dropped=dropped)
+        self._ledger.dropped(reason)
         self._on_drop(number, reason)
