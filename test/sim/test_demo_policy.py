@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from vla_simd_ros import heartbeat
 from vla_simd_ros.checkpoints import load_checkpoint, synthesis
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.sim import demo_policy
@@ -104,7 +105,7 @@ def test_long_making_is_not_silent(cache: Path, monkeypatch: pytest.MonkeyPatch)
             pass
         return 0
 
-    monkeypatch.setattr(demo_policy, "_PROGRESS_S", 0.01)
+    monkeypatch.setattr(heartbeat, "PERIOD_S", 0.01)
     monkeypatch.setattr(synthesis, "make_checkpoint", slow)
     random_checkpoint(said.append)
     assert any("still making the checkpoint" in text for text in said)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vla_simd_ros.control import so101
 from vla_simd_ros.control.blending import ACT_COEFFICIENT, BLENDINGS, LARGEST_COEFFICIENT, blending
 from vla_simd_ros.control.chunk import NANOSECONDS
 from vla_simd_ros.control.control_loop import ActionKind, LoopConfig, Starvation
@@ -13,10 +14,9 @@ from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.nodes.executor_limits import FROM_TOPIC, LimitParameters, first_limits
 from vla_simd_ros.nodes.outputs import OUTPUTS
 from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError
-from vla_simd_ros.nodes.policy_settings import SO101_JOINTS, SO101_LOWER, SO101_UPPER
 
 PARAMETERS = [
-    Param("joints", SO101_JOINTS, "Joints (or components of a twist) to command, in the robot's order."),
+    Param("joints", so101.JOINTS, "Joints (or components of a twist) to command, in the robot's order."),
     Param("control_rate", 30.0, "Commands per second.", minimum=1.0, maximum=1000.0),
     Param(
         "mode",
@@ -51,14 +51,19 @@ PARAMETERS = [
     Param("dry_run", False, "Compute and publish state, but command nothing."),
     Param(
         "position_lower",
-        SO101_LOWER,
+        so101.LOWER,
         "Lower position limits, radians or metres, one for all joints or one for each.",
     ),
-    Param("position_upper", SO101_UPPER, "Upper position limits, likewise."),
-    Param("velocity_limit", [2.0], "Velocity limits, radians or metres per second, likewise.", positive=True),
+    Param("position_upper", so101.UPPER, "Upper position limits, likewise."),
+    Param(
+        "velocity_limit",
+        [so101.VELOCITY],
+        "Velocity limits, radians or metres per second, likewise.",
+        positive=True,
+    ),
     Param(
         "acceleration_limit",
-        [15.0],
+        [so101.ACCELERATION],
         "Acceleration limits, per second squared, likewise. They also shape every stop.",
         positive=True,
     ),

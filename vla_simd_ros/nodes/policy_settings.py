@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vla_simd_ros.control import so101
 from vla_simd_ros.control.chunk import LONGEST_STEP_S, NANOSECONDS
 from vla_simd_ros.control.delay_distribution import FORMS, DelayDistribution, delay_distribution
 from vla_simd_ros.control.query_timing import QueryPacing
@@ -22,10 +23,6 @@ from vla_simd_ros.policies.base import PolicySpec
 
 LONGEST_INSTRUCTION = 4096
 """Characters of an instruction; a text beyond that is a mistake, and every chunk would carry it."""
-
-SO101_JOINTS = ["shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper"]
-SO101_LOWER = [-1.91986, -1.74533, -1.69, -1.65806, -2.74385, -0.174533]
-SO101_UPPER = [1.91986, 1.74533, 1.69, 1.65806, 2.84121, 1.74533]
 
 ENGINE_PARAMETERS = ("threads", "isa", "convolution", "waiting", "spin_us", "schedule")
 """Settings of the engine that are parameters of the same name, besides affinity: ROS has no empty list."""
@@ -88,7 +85,7 @@ PARAMETERS = [
         "What pictures of the encoding 8UC3 hold, which does not tell.",
         choices=COLOUR_ORDERS,
     ),
-    Param("joints", SO101_JOINTS, "Joints of the policy's state, in the order it was trained with."),
+    Param("joints", so101.JOINTS, "Joints of the policy's state, in the order it was trained with."),
     Param(
         "action_names",
         [""],
@@ -101,8 +98,8 @@ PARAMETERS = [
         "chunks are in radians. LeRobot's SO-101 has deg for the arm and range_0_100 for the gripper.",
         choices=UNITS,
     ),
-    Param("joint_lower", SO101_LOWER, "Radians at the lower end of each joint's range, for the range units."),
-    Param("joint_upper", SO101_UPPER, "Radians at the upper end of each joint's range, for the range units."),
+    Param("joint_lower", so101.LOWER, "Radians at the lower end of each joint's range, for the range units."),
+    Param("joint_upper", so101.UPPER, "Radians at the upper end of each joint's range, for the range units."),
     Param("instruction", "", "Instruction at the start, until one arrives on the topic instruction."),
     Param(
         "step_period",

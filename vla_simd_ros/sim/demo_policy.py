@@ -5,10 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +13,11 @@ from typing import Any
 from vla_simd_ros.cache_folder import cache_folder
 from vla_simd_ros.checkpoints import Checkpoint, synthesis
 from vla_simd_ros.checkpoints.features import FeatureKind
+from vla_simd_ros.heartbeat import heartbeat
 from vla_simd_ros.sim.arm import JOINT_NAMES
 from vla_simd_ros.sim.scene import CAMERAS
 
 SEED = 0
-_PROGRESS_S = 4.0
 FULL_SIZE = ("impact", "act")
 """The policies that run in full size unless asked otherwise: a common machine is fast enough for them."""
 
@@ -160,7 +157,7 @@ def random_checkpoint(say: Callable[[str], None], policy: str = "impact", small:
     unfinished.parent.mkdir(parents=True, exist_ok=True)
     say(f"making a random {size} {policy} checkpoint (once) in {folder}")
     try:
-        with _heartbeat(lambda seconds: say(f"still making the checkpoint ({seconds:.0f} s)")):
+        with heartbeat(lambda seconds: say(f"still making the checkpoint ({seconds:.0f} s)")):
             synthesis.make_checkpoint(policy, unfinished, _options(policy, small))
         unfinished.replace(folder)
     finally:
@@ -185,22 +182,3 @@ def _recipe_digest() -> str:
     for source in sorted(Path(synthesis.__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:10]
-
-
-@contextmanager
-def _heartbeat(beat: Callable[[float], None]) -> Iterator[None]:
-    """Calls `beat` with the seconds so far, every few seconds, while the block works."""
-    ended = threading.Event()
-    start = time.monotonic()
-
-    def run() -> None:
-        while not ended.wait(_PROGRESS_S):
-            beat(time.monotonic() - start)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
