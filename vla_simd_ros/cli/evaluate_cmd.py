@@ -1,4 +1,4 @@
-"""``vla_simd evaluate``: how often a policy does what it is told, in closed loop, and what settings cost it."""
+"""``vla_simd evaluate``: how often a policy does what it is told, and what delays and settings cost it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "evaluate",
         help="count how often a policy does what it is told",
-        description="Run a policy in closed loop in a simulated world and count the episodes that reach their "
-        "goal, with 95 %% intervals. Lists with commas make a condition of each combination; all conditions "
-        "run the same episodes. Results go to standard output, progress to standard error.",
+        description="Run a policy in closed loop in a simulated world and count the episodes that reach "
+        "their goal, with 95 %% intervals. Lists with commas make a condition of each combination; all "
+        "conditions run the same episodes. Results go to standard output, progress to standard error.",
     )
     parser.add_argument(
         "checkpoints", nargs="*", metavar="CHECKPOINT", help="policy folders; several are compared"
@@ -79,8 +79,8 @@ def _add_episodes(group: Any) -> None:
         choices=SHUFFLES,
         const=SHUFFLES[0],
         default="",
-        help="the same worlds with each instruction in place of another one, beside them as they are (default) "
-        "or only; the new goal and the original one are scored",
+        help="the same worlds with each instruction in place of another one, beside them as they are "
+        "(default) or only; the new goal and the original one are scored",
     )
     group.add_argument(
         "--seconds",
@@ -97,7 +97,10 @@ def _add_execution(group: Any) -> None:
         help=f"some of {', '.join(MODES)} (default: time_aligned; of LIBERO: {SYNCHRONOUS})",
     )
     group.add_argument(
-        "--horizon", default="0", metavar="LIST", help="rows of a chunk to execute (default: the checkpoint's)"
+        "--horizon",
+        default="0",
+        metavar="LIST",
+        help="rows of a chunk to execute (default: the checkpoint's)",
     )
     group.add_argument(
         "--delays",
@@ -192,14 +195,13 @@ def _evaluate(args: argparse.Namespace, request: Request) -> int:
     from vla_simd_ros.evaluation.seats import run as run_all
     from vla_simd_ros.evaluation.seats import stage
 
-    conditions = {
-        "machine": describe_machine(),
-        "checkpoints": [describe_checkpoint(Path(folder)) for folder in request.checkpoints],
-    }
+    machine = describe_machine()
     gallery = Gallery(stage, args.gif, args.animation, _say)
     outcomes = run_all(request, _say, gallery.show)
     print(tables(outcomes))
     if args.json:
+        checkpoints = [describe_checkpoint(Path(folder)) for folder in request.checkpoints]
+        conditions = {"machine": machine, "checkpoints": checkpoints}
         args.json.write_text(json.dumps(to_json(outcomes, conditions), indent=1) + "\n")
     return 0
 

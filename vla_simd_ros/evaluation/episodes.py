@@ -74,7 +74,9 @@ def chosen(known: Sequence[str], asked: Sequence[str]) -> list[str]:
     """
     for number, text in enumerate(asked):
         if text not in known:
-            raise EvaluationError(f"instruction '{text}' is unknown here, expected some of: {'; '.join(known)}")
+            raise EvaluationError(
+                f"instruction '{text}' is unknown here, expected some of: {'; '.join(known)}"
+            )
         if text in asked[:number]:
             raise EvaluationError(f"instruction '{text}' is given twice, expected once")
     return list(asked) or list(known)

@@ -71,11 +71,12 @@ class Execution:
     """Settings of one condition.
 
     ``mode`` is one of `MODES`; ``horizon`` the rows of each chunk that may be executed, 0 for as many as the
-    checkpoint says. Queries follow each other without a pause, or start when no more than ``threshold`` control
-    steps have a row; in synchronous execution, when none has.
+    checkpoint says. Queries follow each other without a pause, or start when no more than ``threshold``
+    control steps have a row; in synchronous execution, when none has.
 
     Raises:
-        EvaluationError: an unknown mode, a horizon or threshold below 0, or a threshold in synchronous execution.
+        EvaluationError: an unknown mode, a horizon or threshold below 0, or a threshold where queries wait
+            for the end of the rows.
     """
 
     mode: str = Mode.TIME_ALIGNED.value
@@ -90,8 +91,8 @@ class Execution:
             raise EvaluationError(f"horizon is {self.horizon} rows, expected 1 or more, 0: the checkpoint's")
         if self.threshold is not None and (self.threshold < 0 or self.mode == SYNCHRONOUS):
             raise EvaluationError(
-                f"query threshold is {self.threshold} steps in {self.mode} execution, expected 0 or more, and "
-                f"none in {SYNCHRONOUS} execution"
+                f"query threshold is {self.threshold} steps in {self.mode} execution, expected 0 or more, "
+                f"and none in {SYNCHRONOUS} execution"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""Episodes as animations: the world run again under the recorded commands, with the instruction written in."""
+"""Episodes as animations: the world run again under the recorded commands, and the instruction with it."""
 
 from __future__ import annotations
 

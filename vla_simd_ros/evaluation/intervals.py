@@ -87,7 +87,7 @@ def _correlation(both: int, gained: int, lost: int, neither: int) -> float:
     margins = (both + gained) * (lost + neither) * (both + lost) * (gained + neither)
     if not margins:
         return 0.0
-    product = both * neither - gained * lost
-    if product > 0:
+    product = float(both * neither - gained * lost)
+    if product > 0.0:
         product = max(product - total / 2.0, 0.0)
     return product / math.sqrt(margins)

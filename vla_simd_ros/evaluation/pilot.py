@@ -16,7 +16,7 @@ class PilotFailed(Exception):
 
 @dataclass(frozen=True)
 class Counts:
-    """What a pilot did in an episode. Steps are control steps; ``query_ms`` the median, NaN without queries."""
+    """What a pilot did in an episode. Steps are control steps; ``query_ms`` is the median, NaN for none."""
 
     queries: int = 0
     executed_rows: int = 0

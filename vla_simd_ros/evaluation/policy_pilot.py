@@ -1,8 +1,8 @@
 """A policy in the seat: queries in simulated time, and its chunks through the chunk executor's own loop.
 
 An observation is captured at every control step. The policy is queried on the newest one as soon as it is
-free, or when the rows have run out; while the chunk is on its way, simulated time passes. Timeline, limits and
-the choice of the moment are the code that the nodes run.
+free, or when the rows have run out; while the chunk is on its way, simulated time passes. Timeline, limits
+and the choice of the moment are the code that the nodes run.
 """
 
 from __future__ import annotations

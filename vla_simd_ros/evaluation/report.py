@@ -24,7 +24,11 @@ def tables(outcomes: Sequence[Outcome]) -> str:
     for name, outcome in zip(names, outcomes, strict=True):
         failed = [result for result in outcome.results if not result.success]
         if failed:
-            lines += ["", f"Failures of {name} (the first {min(len(failed), _EXAMPLES)} of {len(failed)}):", ""]
+            lines += [
+                "",
+                f"Failures of {name} (the first {min(len(failed), _EXAMPLES)} of {len(failed)}):",
+                "",
+            ]
             lines += [_failure(result) for result in failed[:_EXAMPLES]]
     return "\n".join(lines)
 

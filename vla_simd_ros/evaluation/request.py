@@ -23,10 +23,10 @@ TIME_LIMIT_S = 20.0
 class Request:
     """What to evaluate, and in which episodes.
 
-    ``checkpoints`` are folders; none: the scripted expert. ``arithmetics`` are groups of layers in int8, "" for
-    none. ``episodes``, ``first_seed`` and ``seconds``: None for the world's own. ``instructions``: none for all
-    of the world. ``shuffle``: one of `SHUFFLES`, or "". ``settings`` and ``changes`` are the engine's, as in
-    :meth:`vla_simd_ros.inference.Policy.load`.
+    ``checkpoints`` are folders; none: the scripted expert. ``arithmetics`` are groups of layers in int8, ""
+    for none. ``episodes``, ``first_seed`` and ``seconds``: None for the world's own. ``instructions``: none
+    for all of the world. ``shuffle``: one of `SHUFFLES`, or "". ``settings`` and ``changes`` are those of the
+    engine, as in :meth:`vla_simd_ros.inference.Policy.load`.
 
     Raises:
         EvaluationError: a value that cannot be, or values that do not go together.
@@ -81,5 +81,5 @@ class Request:
 
 
 def task_limits(period_ns: int) -> Limits:
-    """Those of the simulated SO-101. A goal must stay fulfilled for a while: a cube carried past does not count."""
+    """Of the simulated SO-101. A goal must stay fulfilled for a while: a cube carried past does not count."""
     return Limits(steps=round(TIME_LIMIT_S * 1e9 / period_ns), settle=round(0.5 * 1e9 / period_ns))

@@ -15,8 +15,8 @@ class Result:
     """What became of an episode.
 
     ``steps`` are control steps to success, or all of them. ``reached`` are the instructions whose goals were
-    fulfilled as long as a success takes, the episode's own or others. ``failure`` says in words why an episode
-    is none: empty after a success. ``state`` is the last one of a failure. ``commands`` were given one per step.
+    fulfilled as long as a success takes, the episode's own or others. ``failure`` says in words why it is no
+    success: empty after one. ``state`` is the last one of a failure. ``commands`` were given one per step.
     """
 
     episode: Episode

@@ -84,11 +84,14 @@ def _policy(request: Request, folder: str, groups: str, say: Say) -> Iterator[Se
         with closing(policy):
             arithmetic = f"{INT8} ({', '.join(policy.int8)})" if policy.int8 else FP32
             say(f"{folder}: {policy.name}, {arithmetic}, {policy.isa}, {policy.threads} threads")
-            conditions = [
-                Condition(Path(folder).name, INT8 if policy.int8 else FP32, execution)
-                for execution in request.executions
-            ]
-            yield Seat(world, [(each, PolicyPilot(policy, each.execution)) for each in conditions])
+            short = INT8 if policy.int8 else FP32
+            yield Seat(
+                world,
+                [
+                    (Condition(Path(folder).name, short, execution), PolicyPilot(policy, execution))
+                    for execution in request.executions
+                ],
+            )
 
 
 def _world(name: str, checkpoint: Checkpoint) -> World:

@@ -20,8 +20,8 @@ Say = Callable[[str], None]
 class Condition:
     """What is the same in all episodes of a row of the table.
 
-    ``pilot`` names who commands; ``arithmetic`` what its layers are computed in; ``execution`` is None where no
-    chunks are executed. ``shuffled``: every instruction stands in place of another one.
+    ``pilot`` names who commands; ``arithmetic`` what its layers are computed in; ``execution`` is None where
+    no chunks are executed. ``shuffled``: every instruction stands in place of another one.
     """
 
     pilot: str

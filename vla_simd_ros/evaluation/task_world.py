@@ -90,7 +90,7 @@ class TaskWorld:
 
 
 class ExpertPilot:
-    """The scripted expert, within the executor's limits: what an evaluation finds when the policy is perfect."""
+    """The scripted expert, within the executor's limits: what an evaluation finds of a perfect policy."""
 
     def begin(self, world: TaskWorld, episode: Episode) -> None:
         """A new expert for the episode's instruction."""

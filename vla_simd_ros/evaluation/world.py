@@ -25,8 +25,8 @@ class EvaluationError(ValueError):
 class Episode:
     """One trial: where the world starts, and what is to be done in it.
 
-    ``seed`` and ``original`` decide how the world starts; ``original`` is the instruction that belongs to that
-    start. ``instruction`` is what the policy is told, and whose goal counts as success.
+    ``seed`` and ``original`` decide how the world starts; ``original`` is the instruction that belongs to
+    that start. ``instruction`` is what the policy is told, and whose goal counts as success.
     """
 
     number: int
@@ -42,7 +42,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Actions:
-    """What the rows of a policy's chunks are in a world: names and limits of their columns, and their kind."""
+    """What the rows of a policy's chunks are in a world: names and limits of the columns, and their kind."""
 
     names: tuple[str, ...]
     kind: ActionKind
