@@ -100,6 +100,30 @@ BACKBONES = {
 }
 DINOV3 = {**BACKBONES, "vision_config.intermediate_size": 80}
 DINOV2 = {**BACKBONES, "vision_config.mlp_ratio": 2}
+DRIVING_SIZES = {
+    "dim_model": 48,
+    "heads": 4,
+    "feedforward": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "chunk_size": 6,
+}
+DRIVING = {
+    "tokenizer_max_length": 12,
+    "vision_config.hidden_size": 48,
+    "vision_config.num_attention_heads": 4,
+    "vision_config.intermediate_size": 72,
+    "vision_config.patch_size": 8,
+    "vision_config.window_size": 4,
+    "vision_config.global_every": 2,
+    "query_config.hidden_size": 32,
+    "query_config.num_hidden_layers": 2,
+    "query_config.num_attention_heads": 4,
+    "query_config.intermediate_size": 48,
+    "query_config.num_queries": 6,
+    "text_config.vocab_size": 600,
+}
+VEHICLE: dict[str, Any] = {"state_dim": 8, "action_dim": 4, "sizes": DRIVING_SIZES}
 
 
 @dataclass(frozen=True)
@@ -286,6 +310,33 @@ CASES = {
             },
         ),
         "pick up the small red cube between the two bowls and then place it carefully on the plate",
+    ),
+    "minddrive_two_views": Case(
+        "minddrive",
+        Options(
+            seed=71,
+            cameras=TWO,
+            settings={**DRIVING, "text_config.num_key_value_heads": 2, "adapter_rank": 5},
+            **VEHICLE,
+        ),
+        "Turn left at the crossing.",
+    ),
+    "orion_three_views": Case(
+        "orion",
+        Options(
+            seed=72,
+            cameras=(*TWO, Camera("back", 64, 96)),
+            settings={
+                **DRIVING,
+                "text_config.num_key_value_heads": 4,
+                "vision_config.window_size": 5,
+                "latent_dim": 6,
+                "planner_width": 40,
+                "normalization_mapping.ACTION": "MIN_MAX",
+            },
+            **VEHICLE,
+        ),
+        "follow the road to the right of the bus and stop behind the second crossing, please",
     ),
     "smolvla_two_cameras": Case(
         "smolvla",

@@ -78,6 +78,25 @@ OCTO: dict[str, Any] = {
     "diffusion_steps": 6,
     "max_horizon": 4,
 }
+# Views of 6 x 10 patches in windows of 4: those at the borders are smaller.
+VIEWS = (Camera("front", 48, 80), Camera("back", 48, 80))
+DRIVING: dict[str, Any] = {
+    "tokenizer_max_length": 8,
+    "vision_config.hidden_size": 32,
+    "vision_config.num_attention_heads": 4,
+    "vision_config.intermediate_size": 40,
+    "vision_config.patch_size": 8,
+    "vision_config.window_size": 4,
+    "query_config.hidden_size": 32,
+    "query_config.num_hidden_layers": 2,
+    "query_config.num_attention_heads": 4,
+    "query_config.intermediate_size": 48,
+    "query_config.num_queries": 6,
+    "text_config.num_key_value_heads": 2,
+    "text_config.vocab_size": 600,
+}
+DRIVING_SIZES = {**SIZES, "encoder_layers": 3, "decoder_layers": 3}
+ROBOTS = {"minddrive": {"state_dim": 8, "action_dim": 4}, "orion": {"state_dim": 8, "action_dim": 4}}
 # Cameras, sizes and settings of a policy.
 _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "act": (CAMERAS, SIZES, {}),
@@ -87,6 +106,8 @@ _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "octo": (OCTO_CAMERAS, OCTO_SIZES, OCTO),
     "turbovla": (CAMERAS, SIZES, TURBOVLA),
     "turbovla_so101": (CAMERAS, SIZES, TURBOVLA),
+    "minddrive": (VIEWS, DRIVING_SIZES, {**DRIVING, "adapter_rank": 3}),
+    "orion": (VIEWS, DRIVING_SIZES, {**DRIVING, "latent_dim": 6, "planner_width": 24}),
 }
 
 
@@ -105,6 +126,7 @@ def small_options(
         cameras=cameras,
         sizes={**small_sizes, **(sizes or {})},
         settings={**small_settings, **(settings or {})},
+        **ROBOTS.get(policy, {}),
     )
     return dataclasses.replace(base, **changes)
 

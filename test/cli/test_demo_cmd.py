@@ -13,10 +13,10 @@ import pytest
 from small_diffusion import SETTINGS as DIFFUSION
 from small_diffusion import SIZES as DIFFUSION_SIZES
 
-from vla_simd_ros.checkpoints.synthesis import POLICY_TYPES, Camera, Options, make_checkpoint
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli import demo_cmd
 from vla_simd_ros.cli.__main__ import main
-from vla_simd_ros.sim.demo_policy import FULL_SIZE
+from vla_simd_ros.sim.demo_policy import FULL_SIZE, POLICIES
 
 SMALL = {"dim_model": 32, "heads": 2, "feedforward": 32, "chunk_size": 8, "encoder_layers": 1}
 
@@ -115,8 +115,8 @@ def test_without_a_checkpoint_the_random_one_is_used_and_said_to_be_untrained(
         (["--policy", "act"], ("act", False)),
         (["--policy", "act", "--soak"], ("act", True)),
         (["--policy", "act", "--soak", "--full"], ("act", False)),
-        *((["--policy", policy], (policy, True)) for policy in POLICY_TYPES if policy not in FULL_SIZE),
-        *((["--policy", policy, "--full"], (policy, False)) for policy in POLICY_TYPES),
+        *((["--policy", policy], (policy, True)) for policy in POLICIES if policy not in FULL_SIZE),
+        *((["--policy", policy, "--full"], (policy, False)) for policy in POLICIES),
     ],
 )
 def test_the_random_policy_is_of_a_kind_and_a_size(

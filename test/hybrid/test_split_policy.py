@@ -39,15 +39,19 @@ class Small:
         self.whole.set_instruction(INSTRUCTION)
         self.policy = instruct(checkpoint, INSTRUCTION)
         self.cases = random_cases(checkpoint, 3, seed=1)
+        # Weights are packed once for all cuts.
+        self.sides = SimdExecutor(threads=1), SimdExecutor(threads=1)
 
-    def cuts(self) -> list[str]:
-        """Early, in the middle and as late as can be."""
+    def middle(self) -> str:
+        """A cut half-way."""
         possible = cut_points(self.policy.compiled)
-        return list(dict.fromkeys([possible[0], possible[len(possible) // 2], possible[-1]]))
+        return possible[len(possible) // 2]
 
     def cut(self, after: str, prefix: Executor | None = None) -> SplitPolicy:
-        first, second = prefix or SimdExecutor(threads=1), SimdExecutor(threads=1)
-        made = SplitPolicy(self.policy.spec, self.policy.compiled, after, first, second, self.policy.sampler)
+        first, second = self.sides
+        made = SplitPolicy(
+            self.policy.spec, self.policy.compiled, after, prefix or first, second, self.policy.sampler
+        )
         made.instruct(self.policy.token_ids)
         return made
 
@@ -61,22 +65,35 @@ def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Small(request.param, tmp_path_factory.mktemp("checkpoint") / "policy")
 
 
-def test_the_parts_give_the_actions_of_the_whole(small: Small) -> None:
-    for after in small.cuts():
+def test_after_every_block_the_parts_give_the_actions_of_the_whole(small: Small) -> None:
+    expected = [small.expected(index) for index in range(2)]
+    for after in cut_points(small.policy.compiled):
         policy = small.cut(after)
-        for index, case in enumerate(small.cases[:2]):
+        for case, actions in zip(small.cases, expected, strict=False):
             request = policy.request(case.observation, noise=case.noise)
-            np.testing.assert_array_equal(policy.suffix(policy.prefix(request)), small.expected(index))
+            np.testing.assert_array_equal(policy.suffix(policy.prefix(request)), actions)
 
 
 def test_another_executor_for_the_prefix_gives_nearly_the_same(small: Small) -> None:
-    policy = small.cut(small.cuts()[1], ReferenceExecutor(np.float32))
+    policy = small.cut(small.middle(), ReferenceExecutor(np.float32))
     request = policy.request(small.cases[0].observation, noise=small.cases[0].noise)
     assert distance(policy.suffix(policy.prefix(request)), small.expected(0)).relative < 1e-4
 
 
+@pytest.mark.needs_torch
+def test_after_every_other_block_pytorch_can_have_the_prefix(small: Small) -> None:
+    pytest.importorskip("torch")
+    from vla_simd_ros.executors.torch_executor import TorchExecutor
+
+    first, (case, *_) = TorchExecutor(threads=1), small.cases
+    for after in cut_points(small.policy.compiled)[::2]:
+        policy = small.cut(after, first)
+        request = policy.request(case.observation, noise=case.noise)
+        assert distance(policy.suffix(policy.prefix(request)), small.expected(0)).relative < 1e-4, after
+
+
 def test_frames_overlap_without_a_change_of_their_actions(small: Small) -> None:
-    policy = small.cut(small.cuts()[1])
+    policy = small.cut(small.middle())
     results: list[FrameResult] = []
     came = threading.Condition()
 
@@ -107,6 +124,6 @@ def test_frames_overlap_without_a_change_of_their_actions(small: Small) -> None:
 
 
 def test_what_does_not_fit_is_refused_before_any_stage(small: Small) -> None:
-    policy = small.cut(small.cuts()[0])
+    policy = small.cut(small.middle())
     with pytest.raises(InputError, match="is missing"):
         policy.request(Observation({}, small.cases[0].observation.state))

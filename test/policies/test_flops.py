@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +20,9 @@ from vla_simd_ros.graph.ir import Array, Graph, Lifetime
 from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
+from vla_simd_ros.policies.minddrive import MindDrivePolicy
 from vla_simd_ros.policies.octo import OctoPolicy
+from vla_simd_ros.policies.orion import OrionPolicy
 from vla_simd_ros.policies.smolvla import SmolVlaPolicy
 from vla_simd_ros.policies.turbovla import TurboVlaPolicy
 
@@ -200,3 +202,56 @@ def test_libero_views_give_128_visual_tokens() -> None:
     tokens = next(op.output for op in graph.ops if op.output.name == "tokens.all")
     assert tokens.shape == (2 + 128 + 32, 512)
     assert graph.outputs["action"].shape == (50, 7)
+
+
+def driving(policy: str, text: dict[str, Any], queries: int) -> Checkpoint:
+    """A planner of full size with six views."""
+    made = hollow_checkpoint(policy, 320, 640, 8, 4)
+    cameras = [Feature(f"observation.images.{n}", FeatureKind.VISUAL, (3, 320, 640)) for n in "abcdef"]
+    features = {f.name: f for f in (*cameras, made.features_in["observation.state"])}
+    normalizer = made.normalizers["observation.images.a"]
+    processors = HollowProcessors(
+        {**made.normalizers, **{camera.name: normalizer for camera in cameras}}, dict(made.unnormalizers), {}
+    )
+    config = {
+        "vision_config": {"hidden_size": 1024},
+        "query_config": {"num_queries": queries},
+        "text_config": text,
+    }
+    return replace(made, config=config, features_in=features, processors=cast(Any, processors))
+
+
+def driving_work(rows: int, text: int, width: int, keys: int, inner: int, layers: int) -> tuple[float, float]:
+    """Multiply-adds of the tower over 6 x 20 x 40 patches, and of one pass of a language model."""
+    patches, vision = 6 * 20 * 40, 1024
+    windows = 6 * (256 * 256 * 2 + 256 * 128 + 64 * 64 * 2 + 64 * 32)
+    tower = patches * 3 * 16**2 * vision + 24 * patches * (4 * vision**2 + 3 * vision * 2730)
+    tower += 2 * vision * (16 * windows + 8 * 6 * 800**2)
+    layer = rows * (2 * width**2 + 2 * width * keys + 3 * width * inner) + 2 * width * rows * (rows + text)
+    return tower, (layers - 1) * layer + rows * 2 * width * keys
+
+
+def test_minddrive_is_its_vision_tower_and_two_passes_of_qwen2() -> None:
+    text = {"num_hidden_layers": 24, "num_key_value_heads": 2}
+    graph = MindDrivePolicy(driving("minddrive", text, 256)).build(76)
+    tower, decision = driving_work(514, 76, 896, 128, 4864, 24)
+    _, action = driving_work(516, 76, 896, 128, 4864, 24)
+    heads = 2 * 6 * (256 * (6 * 256**2 + 2 * 256 * 2048) + 2 * 4800 * 256**2 + 2 * 256 * 256 * (256 + 4800))
+    expected = 2 * (tower + decision + action + heads) / 1e9
+    assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(expected, rel=0.01)
+    assert gigaflops(graph, Lifetime.EPISODE) > 50
+
+
+def test_orion_is_its_vision_tower_and_vicuna() -> None:
+    text = {
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 32000,
+    }
+    graph = OrionPolicy(driving("orion", text, 512)).build(76)
+    tower, language = driving_work(514, 76, 4096, 4096, 11008, 32)
+    heads = 6 * (512 * (6 * 256**2 + 2 * 256 * 2048) + 2 * 4800 * 256**2 + 2 * 256 * 512 * (512 + 4800))
+    expected = 2 * (tower + language + heads) / 1e9
+    assert gigaflops(graph, Lifetime.QUERY) == pytest.approx(expected, rel=0.01)

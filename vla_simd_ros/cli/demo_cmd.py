@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.checkpoints import load_checkpoint
-from vla_simd_ros.checkpoints.synthesis import POLICY_TYPES
 from vla_simd_ros.cli.arguments import add_num_steps, add_seed
 from vla_simd_ros.control.delay_distribution import FORMS, delay_distribution
 from vla_simd_ros.control.schedule import SupplyError
 from vla_simd_ros.package_files import package_folder
 from vla_simd_ros.policies.registry import define_policy
 from vla_simd_ros.sampling import check_sampling
-from vla_simd_ros.sim.demo_policy import FULL_SIZE, SEED, image_size, random_checkpoint
+from vla_simd_ros.sim.demo_policy import FULL_SIZE, POLICIES, SEED, image_size, random_checkpoint
 
 _NODES = ("robot_sim_node", "policy_node", "chunk_executor_node")
 _DELAYS_MS = (0, 100, 200, 300, 400, 500, 750, 1000, 1500, 2000)
@@ -97,7 +96,7 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
     policy = parser.add_mutually_exclusive_group()
     policy.add_argument("--checkpoint", metavar="DIR", help="LeRobot pretrained_model folder to run")
     policy.add_argument(
-        "--policy", choices=POLICY_TYPES, default="impact", help="random one to run (default: impact)"
+        "--policy", choices=POLICIES, default="impact", help="random one to run (default: impact)"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--small", action="store_true", help="a small random one (default for studies)")

@@ -15,6 +15,7 @@ from vla_simd_ros.checkpoints.synthesis import (
     make_checkpoint,
 )
 from vla_simd_ros.checkpoints.synthesis.options import DTYPES
+from vla_simd_ros.checkpoints.synthesis.registry import SCALED_DOWN
 
 # Sizes that a policy may have; None leaves the policy's own.
 _SIZES = {
@@ -41,19 +42,30 @@ def add_parser(commands: Any) -> None:
         "--cameras",
         type=_cameras,
         metavar="NAME[:HxW],...",
-        help="cameras in the policy's order; 'none' for none (default: front,wrist; octo: primary,wrist)",
+        help="cameras in the policy's order; 'none' for none (default: front,wrist; octo: primary,wrist; "
+        "minddrive and orion: six)",
     )
     parser.add_argument(
         "--image-size",
         type=_image_size,
         metavar="HxW",
-        help="pixels of cameras without a size of their own (default: 480x640; octo: 256x256 and 128x128)",
+        help="pixels of cameras without a size of their own (default: 480x640; octo: 256x256 and "
+        "128x128; minddrive and orion: 160x320, full size 320x640)",
     )
-    parser.add_argument("--state-dim", type=int, help="width of the robot's state (default: 6; octo: none)")
+    parser.add_argument(
+        "--state-dim", type=int, help="width of the robot's state (default: 6; octo: none, a vehicle's is 8)"
+    )
     parser.add_argument(
         "--env-state-dim", type=int, default=0, help="width of the environment's state (default: 0)"
     )
-    parser.add_argument("--action-dim", type=int, help="width of an action (default: 6; octo: 7)")
+    parser.add_argument(
+        "--action-dim", type=int, help="width of an action (default: 6; octo: 7, a vehicle's is 4)"
+    )
+    parser.add_argument(
+        "--full-size",
+        action="store_true",
+        help=f"the published sizes, also of {' and '.join(SCALED_DOWN)}, which are scaled down otherwise",
+    )
     parser.add_argument("--dtype", choices=DTYPES, default="fp32", help="stored weights (default: fp32)")
     sizes = parser.add_argument_group("sizes", "as far as the policy has them; its own where not given")
     for name, summary in _SIZES.items():
@@ -73,7 +85,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the checkpoint and say what it is."""
     names = (*_SIZES, "backbone", "pre_norm")
-    robot = default_options(args.policy)
+    robot = default_options(args.policy, args.full_size)
     options = Options(
         seed=args.seed,
         cameras=_chosen_cameras(args.cameras, args.image_size, robot.cameras),
@@ -83,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
         dtype=args.dtype,
         sizes={name: getattr(args, name) for name in names if getattr(args, name) is not None},
         settings=dict(args.set),
+        full_size=args.full_size,
     )
     parameters = make_checkpoint(args.policy, args.out, options)
     megabytes = sum(file.stat().st_size for file in args.out.iterdir()) / 1e6

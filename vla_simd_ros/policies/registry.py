@@ -10,7 +10,9 @@ from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.base import PolicyDefinition
 from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
+from vla_simd_ros.policies.minddrive import MindDrivePolicy
 from vla_simd_ros.policies.octo import OctoPolicy
+from vla_simd_ros.policies.orion import OrionPolicy
 from vla_simd_ros.policies.smolvla import SmolVlaPolicy
 from vla_simd_ros.policies.turbovla import TurboVlaPolicy
 from vla_simd_ros.policies.turbovla_config import FORMS
@@ -22,6 +24,8 @@ _POLICIES: dict[str, Callable[[Checkpoint], PolicyDefinition]] = {
     "smolvla": SmolVlaPolicy,
     **dict.fromkeys(FORMS, TurboVlaPolicy),
     "octo": OctoPolicy,
+    "minddrive": MindDrivePolicy,
+    "orion": OrionPolicy,
 }
 POLICY_TYPES = tuple(_POLICIES)
 

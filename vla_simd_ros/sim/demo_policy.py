@@ -106,6 +106,8 @@ SMALL = {
     "turbovla": _SMALL_TURBOVLA,
     "turbovla_so101": _SMALL_TURBOVLA,
 }
+POLICIES = tuple(SMALL)
+"""Those of robot arms: others have no use for this robot."""
 
 
 class CheckpointMismatch(ValueError):

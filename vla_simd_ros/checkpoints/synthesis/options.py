@@ -26,7 +26,8 @@ class Camera:
 class Options:
     """The robot, the sizes that a policy may change, and settings by configuration field.
 
-    A size left None is the policy's own. ``settings`` names fields of config.json, nested ones with
+    A size left None is the policy's own: the published one, but for policies that are scaled down unless
+    ``full_size``. ``settings`` names fields of config.json, nested ones with
     dots (``text_config.num_layers``), and wins over the sizes.
     """
 
@@ -38,6 +39,7 @@ class Options:
     dtype: str = "fp32"
     sizes: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    full_size: bool = False
 
     def __post_init__(self) -> None:
         if self.seed < 0:

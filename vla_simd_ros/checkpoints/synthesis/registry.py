@@ -8,10 +8,13 @@ from pathlib import Path
 from vla_simd_ros.checkpoints.synthesis import features
 from vla_simd_ros.checkpoints.synthesis.act import act_recipe
 from vla_simd_ros.checkpoints.synthesis.diffusion import diffusion_recipe
+from vla_simd_ros.checkpoints.synthesis.driving import driving_options
 from vla_simd_ros.checkpoints.synthesis.folder import write_folder
 from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
+from vla_simd_ros.checkpoints.synthesis.minddrive import minddrive_recipe
 from vla_simd_ros.checkpoints.synthesis.octo import OCTO_OPTIONS, octo_recipe
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options
+from vla_simd_ros.checkpoints.synthesis.orion import orion_recipe
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 from vla_simd_ros.checkpoints.synthesis.smolvla import smolvla_recipe
 from vla_simd_ros.checkpoints.synthesis.turbovla import turbovla_recipe, turbovla_so101_recipe
@@ -24,15 +27,19 @@ _RECIPES: dict[str, Callable[[Options], Recipe]] = {
     "turbovla": turbovla_recipe,
     "turbovla_so101": turbovla_so101_recipe,
     "octo": octo_recipe,
+    "minddrive": minddrive_recipe,
+    "orion": orion_recipe,
 }
 POLICY_TYPES = tuple(_RECIPES)
-# Policies whose own robot is another than the usual one.
-_ROBOTS = {"octo": OCTO_OPTIONS}
+SCALED_DOWN = ("minddrive", "orion")
+"""Policies that are smaller than the published ones unless full size is asked for."""
 
 
-def default_options(policy: str) -> Options:
+def default_options(policy: str, full_size: bool = False) -> Options:
     """The robot that ``policy`` has where nothing else is asked for."""
-    return _ROBOTS.get(policy, Options())
+    if policy in SCALED_DOWN:
+        return driving_options(full_size)
+    return OCTO_OPTIONS if policy == "octo" else Options()
 
 
 def make_checkpoint(policy: str, folder: str | Path, options: Options | None = None) -> int:

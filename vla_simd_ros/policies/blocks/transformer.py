@@ -48,14 +48,16 @@ class Transformer:
                 tokens = self._norm(b, tokens, "encoder.norm", "final_norm")
         return tokens
 
-    def decode(self, b: Builder, x: Sequence, memory: Sequence, layers: int) -> Tensor:
-        """The queries after ``layers`` decoder layers and the final norm."""
+    def decode(
+        self, b: Builder, x: Sequence, memory: Sequence, layers: int, block: str = "decoder"
+    ) -> Tensor:
+        """The queries after ``layers`` decoder layers and the final norm, in blocks named after ``block``."""
         tokens = x.tokens
         for index in range(layers):
-            with b.block(f"decoder.{index}"):
+            with b.block(f"{block}.{index}"):
                 queries = Sequence(tokens, x.positions)
                 tokens = self._decoder_layer(b, queries, memory, f"decoder.layers.{index}")
-        with b.block(f"decoder.{layers - 1}"):
+        with b.block(f"{block}.{layers - 1}"):
             return self._norm(b, tokens, "decoder.norm", "final_norm")
 
     def _encoder_layer(self, b: Builder, x: Sequence, prefix: str) -> Tensor:
