@@ -77,6 +77,10 @@ void register_engine(py::module_& module) {
       .def_property_readonly("k", &Int8Weights::k)
       .def_property_readonly("bytes", &Int8Weights::bytes);
 
+  py::class_<KeyValues, std::shared_ptr<KeyValues>>(module, "KeyValues", "A state, in the layout of one instruction set.")
+      .def_property_readonly("rows", [](const KeyValues& state) { return state.shape().rows; })
+      .def_property_readonly("bytes", &KeyValues::bytes);
+
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine", "Kernels, a team of threads and scratch memory.")
       .def(py::init(&make_engine), py::arg("threads") = 0, py::arg("isa") = "",
            py::arg("affinity") = std::vector<int>{}, py::arg("spin_us") = EngineOptions().spin_us,
@@ -106,6 +110,9 @@ void register_engine(py::module_& module) {
       .def("pack_int8", &pack_int8, py::arg("weights"), py::arg("runs") = 1,
            "Quantizes and packs weights [n, k] of float32 for INT8 kernels. A convolution has a run per row of its "
            "filter, or per place where it is dilated.")
+      .def("key_values", [](const Engine& engine, int64_t rows, int64_t kv_heads, int64_t head) {
+             return engine.key_values({rows, kv_heads, head});
+           }, py::arg("rows"), py::arg("kv_heads"), py::arg("head"), "Keys and values of so many tokens, zero.")
       .def("cancel", &Engine::cancel, "Ends the run in flight, and later ones until resume(), with Cancelled.")
       .def("resume", &Engine::resume)
       .def("read_bandwidth", &Engine::read_bandwidth, py::arg("bytes"), py::arg("repeats") = 5,

@@ -104,8 +104,8 @@ class Builder {
   void softmax(const std::string& label, const Operand& x, const Operand& y) { builder_.softmax(label, x, y); }
 
   void rotary(const std::string& label, const Operand& x, const Operand& cos, const Operand& sin, int64_t heads,
-              const Operand& y) {
-    builder_.rotary(label, x, cos, sin, heads, y);
+              const Operand& y, bool interleaved) {
+    builder_.rotary(label, x, cos, sin, heads, y, interleaved);
   }
 
   void transpose(const std::string& label, const Operand& x, const std::array<int64_t, 3>& shape,
@@ -136,6 +136,16 @@ class Builder {
 
   void embedding(const std::string& label, const Operand& table, const Operand& ids, const Operand& y) {
     builder_.embedding(label, table, ids, y);
+  }
+
+  void append(const std::string& label, const std::shared_ptr<KeyValues>& state, const Operand& k, const Operand& v,
+              const Operand& positions) {
+    builder_.append(label, state, k, v, positions);
+  }
+
+  void cached_attention(const std::string& label, const Operand& q, const std::shared_ptr<KeyValues>& state,
+                        const Operand& positions, const Operand& y, int64_t heads, float scale) {
+    builder_.cached_attention(label, q, state, positions, y, heads, scale);
   }
 
   void set_branch(int branch) { builder_.set_branch(branch); }
@@ -187,7 +197,8 @@ void register_builder(py::module_& module) {
       .def("group_norm", &Builder::group_norm, arg("label"), arg("x"), arg("weight"), arg("bias"), arg("groups"),
            arg("eps"), arg("activation"), arg("y"))
       .def("softmax", &Builder::softmax, arg("label"), arg("x"), arg("y"))
-      .def("rotary", &Builder::rotary, arg("label"), arg("x"), arg("cos"), arg("sin"), arg("heads"), arg("y"))
+      .def("rotary", &Builder::rotary, arg("label"), arg("x"), arg("cos"), arg("sin"), arg("heads"), arg("y"),
+           arg("interleaved") = false)
       .def("transpose", &Builder::transpose, arg("label"), arg("x"), arg("shape"), arg("axes"), arg("y"))
       .def("resize", &Builder::resize, arg("label"), arg("x"), arg("in_size"), arg("y"), arg("out_size"))
       .def("copy", &Builder::copy, arg("label"), arg("x"), arg("y"))
@@ -197,6 +208,9 @@ void register_builder(py::module_& module) {
       .def("mean_rows", &Builder::mean_rows, arg("label"), arg("x"), arg("y"))
       .def("lookup_u8", &Builder::lookup_u8, arg("label"), arg("x"), arg("table"), arg("y"))
       .def("embedding", &Builder::embedding, arg("label"), arg("table"), arg("ids"), arg("y"))
+      .def("append", &Builder::append, arg("label"), arg("state"), arg("k"), arg("v"), arg("positions"))
+      .def("cached_attention", &Builder::cached_attention, arg("label"), arg("q"), arg("state"), arg("positions"),
+           arg("y"), arg("heads"), arg("scale"))
       .def("set_branch", &Builder::set_branch, arg("branch"),
            "What is added from now on belongs to this branch of a section, or to none if it is negative.")
       .def("build", &Builder::build, "The program; the builder is empty afterwards.");

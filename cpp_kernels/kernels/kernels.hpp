@@ -123,6 +123,42 @@ struct AttentionArgs {
   float scale = 1.0f;
 };
 
+// What the tokens so far left for attention: keys and values of up to `rows` of them.
+struct KeyValueShape {
+  int64_t rows = 0, kv_heads = 0, head_dim = 0;
+
+  constexpr int64_t width() const { return kv_heads * head_dim; }
+};
+
+// Rows of k and v [m][kv_heads * head_dim] go to those of the state that `positions` says.
+struct AppendArgs {
+  const float* k = nullptr;
+  int64_t k_ld = 0;
+  const float* v = nullptr;
+  int64_t v_ld = 0;
+  const int32_t* positions = nullptr;
+  float* state = nullptr;
+  KeyValueShape shape;
+};
+
+// Attention of row i of q [queries][heads * head_dim] to the rows of a state up to positions[i]; those after it are not
+// read, and what it computes does not depend on the other rows of q.
+struct CachedAttentionArgs {
+  const float* q = nullptr;
+  int64_t q_ld = 0;
+  const float* state = nullptr;
+  KeyValueShape shape;
+  const int32_t* positions = nullptr;
+  float* y = nullptr;
+  int64_t y_ld = 0;
+  int64_t queries = 0, heads = 0;
+  float scale = 1.0f;
+
+  constexpr int64_t heads_per_kv() const { return heads / shape.kv_heads; }
+  // Query heads over one key-value head, all rows of them: the unit of work. Row by row, and of a row head by head.
+  constexpr int64_t units() const { return queries * heads_per_kv(); }
+};
+
 // weight and bias may be null (RMS norm has no bias). y may be x.
 struct NormArgs {
   const float* x = nullptr;
@@ -187,7 +223,7 @@ struct SoftmaxArgs {
 };
 
 // The halves a, b of each head of x [rows][heads * 2 * half] become a * cos - b * sin and b * cos + a * sin, with cos
-// and sin [rows][half]. y may be x.
+// and sin [rows][half]. Where they are interleaved a are the even columns of a head and b the odd ones. y may be x.
 struct RotaryArgs {
   const float* x = nullptr;
   int64_t x_ld = 0;
@@ -198,6 +234,7 @@ struct RotaryArgs {
   float* y = nullptr;
   int64_t y_ld = 0;
   int64_t heads = 1, half = 0;
+  bool interleaved = false;
 };
 
 // y[batch][col][row] = x[batch][row][col] of elements of `width` adjacent values; strides in floats. Where the width
@@ -297,6 +334,12 @@ struct KernelTable {
   void (*attention_softmax)(const AttentionArgs&, int64_t head, Range queries, float* scores);
   void (*attention_values)(const AttentionArgs&, int64_t head, Range queries, const float* packed,
                            const float* scores);
+
+  // A state, in the layout that attention reads: floats that it takes, zero before the first row is appended.
+  int64_t (*key_value_size)(const KeyValueShape&);
+  void (*append)(const AppendArgs&, Range rows);
+  int64_t (*cached_attention_scratch)(const CachedAttentionArgs&);  // floats per thread
+  void (*cached_attention)(const CachedAttentionArgs&, int64_t kv_head, Range units, float* scratch);
 
   void (*layer_norm)(const NormArgs&, Range rows);
   void (*rms_norm)(const NormArgs&, Range rows);

@@ -30,6 +30,11 @@ void attention_scores(const AttentionArgs& args, int64_t head, Range queries, co
 void attention_softmax(const AttentionArgs& args, int64_t head, Range queries, float* scores);
 void attention_values(const AttentionArgs& args, int64_t head, Range queries, const float* packed, const float* scores);
 
+int64_t key_value_size(const KeyValueShape& shape);
+void append(const AppendArgs& args, Range rows);
+int64_t cached_attention_scratch(const CachedAttentionArgs& args);
+void cached_attention(const CachedAttentionArgs& args, int64_t kv_head, Range units, float* scratch);
+
 void layer_norm(const NormArgs& args, Range rows);
 void rms_norm(const NormArgs& args, Range rows);
 void group_norm_moments(const GroupNormArgs& args, Range pieces, float* moments);

@@ -68,6 +68,11 @@ class Engine {
   // The same for INT8 weights [n][runs][run]; see Int8Weights.
   std::shared_ptr<const Int8Weights> pack_int8(const float* weights, int64_t n, Int8Runs runs);
 
+  // A state in the layout of this engine's kernels; see KeyValues.
+  std::shared_ptr<KeyValues> key_values(const KeyValueShape& shape) const {
+    return std::make_shared<KeyValues>(kernels_, shape);
+  }
+
   // Bytes per second that the threads read together, over and over, from a buffer of `bytes`: the best of `repeats`.
   // A buffer that fits into a cache tells that cache's bandwidth.
   double read_bandwidth(int64_t bytes, int repeats);

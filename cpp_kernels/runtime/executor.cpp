@@ -196,6 +196,34 @@ void execute(const EmbeddingRecord& op, const Team& team) {
   for_ranges(team, op.rows, op.chunks, [&](Range rows) { team.kernels.embedding(op.args, rows); });
 }
 
+// Throws RunError for one that is no row of the state, or not beyond the one before it where they are to `rise`.
+void check_positions(const int32_t* positions, int64_t count, int64_t rows, bool rise) {
+  const auto at = [&](int64_t i) { return "position " + std::to_string(positions[i]) + " of row " + std::to_string(i); };
+  for (int64_t i = 0; i < count; ++i) {
+    if (positions[i] < 0 || positions[i] >= rows) {
+      throw RunError(at(i) + " is outside the state of " + std::to_string(rows) + " rows");
+    }
+    if (rise && i > 0 && positions[i] <= positions[i - 1]) {
+      throw RunError(at(i) + " follows " + std::to_string(positions[i - 1]) + ", expected a larger one");
+    }
+  }
+}
+
+void execute(const AppendRecord& op, const Team& team) {
+  check_positions(op.args.positions, op.rows, op.args.shape.rows, true);
+  for_ranges(team, op.rows, op.chunks, [&](Range rows) { team.kernels.append(op.args, rows); });
+}
+
+void execute(const CachedAttentionRecord& op, const Team& team) {
+  check_positions(op.args.positions, op.args.queries, op.args.shape.rows, false);
+  const int64_t units = op.args.units(), tiles = ceil_div(units, op.tile_rows);
+  team.runner.run(op.args.shape.kv_heads * op.unit_chunks, [&](int64_t chunk, int thread) noexcept {
+    const Range part = slice_of(tiles, op.unit_chunks, chunk % op.unit_chunks);
+    const Range range{part.begin * op.tile_rows, std::min(part.end * op.tile_rows, units)};
+    team.kernels.cached_attention(op.args, chunk / op.unit_chunks, range, team.workspace.of(thread));
+  });
+}
+
 }  // namespace
 
 void execute(const Op& op, const Team& team) {

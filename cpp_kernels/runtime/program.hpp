@@ -14,6 +14,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/constants.hpp"
 #include "runtime/int8_weights.hpp"
+#include "runtime/key_values.hpp"
 #include "runtime/partition.hpp"
 
 namespace vla {
@@ -153,6 +154,18 @@ struct EmbeddingRecord {
   int64_t chunks = 1;
 };
 
+struct AppendRecord {
+  AppendArgs args;
+  int64_t rows = 0;
+  int64_t chunks = 1;
+};
+
+struct CachedAttentionRecord {
+  CachedAttentionArgs args;
+  int64_t tile_rows = 1;
+  int64_t unit_chunks = 1;  // per key-value head
+};
+
 // An INT8 linear layer; its grids are for the product.
 struct Int8LinearRecord {
   LinearArgs args;
@@ -171,7 +184,7 @@ using Record =
     std::variant<Int8LinearRecord, Int8Conv2dRecord, LinearRecord, Conv2dRecord, FlatConv2dRecord, WinogradRecord,
                  MaxPool2dRecord, AttentionRecord, NormRecord, GroupNormRecord, SoftmaxRecord, RotaryRecord,
                  TransposeRecord, ResizeRecord, BinaryRecord, PointwiseRecord, CopyRecord, MeanRowsRecord, LookupRecord,
-                 EmbeddingRecord>;
+                 EmbeddingRecord, AppendRecord, CachedAttentionRecord>;
 
 struct Op {
   std::string label;
@@ -200,6 +213,7 @@ struct Program {
   std::vector<std::shared_ptr<const Constant>> constants;
   std::vector<std::shared_ptr<const PackedWeights>> weights;
   std::vector<std::shared_ptr<const Int8Weights>> int8_weights;
+  std::vector<std::shared_ptr<KeyValues>> states;
 };
 
 }  // namespace vla

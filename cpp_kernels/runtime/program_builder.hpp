@@ -94,9 +94,9 @@ class ProgramBuilder {
   void group_norm(const std::string& label, const Operand& x, const Operand& weight, const Operand& bias,
                   int64_t groups, float eps, Activation activation, const Operand& y);
   void softmax(const std::string& label, const Operand& x, const Operand& y);
-  // cos and sin are rows x half of a head's width.
+  // cos and sin are rows x half of a head's width. Interleaved: the columns of a pair are neighbours.
   void rotary(const std::string& label, const Operand& x, const Operand& cos, const Operand& sin, int64_t heads,
-              const Operand& y);
+              const Operand& y, bool interleaved = false);
   // x, of three axes of which the last forms its columns, with the axes in another order.
   void transpose(const std::string& label, const Operand& x, const std::array<int64_t, 3>& shape,
                  const std::array<int64_t, 3>& axes, const Operand& y);
@@ -113,6 +113,13 @@ class ProgramBuilder {
   void lookup_u8(const std::string& label, const Operand& x, const Operand& table, const Operand& y);
   // y[r] = table[ids[r]]; ids are checked when the program runs.
   void embedding(const std::string& label, const Operand& table, const Operand& ids, const Operand& y);
+
+  // Row i of k and v goes to row positions[i] of the state; positions rise, which is checked when the program runs.
+  void append(const std::string& label, std::shared_ptr<KeyValues> state, const Operand& k, const Operand& v,
+              const Operand& positions);
+  // Row i of q attends to the rows of the state up to positions[i], which are checked when the program runs.
+  void cached_attention(const std::string& label, const Operand& q, std::shared_ptr<KeyValues> state,
+                        const Operand& positions, const Operand& y, int64_t heads, float scale);
 
   // Hands over what was added; the builder is empty afterwards.
   std::shared_ptr<const Program> build();
@@ -131,6 +138,7 @@ class ProgramBuilder {
                      int64_t k) const;
   void check_weights(const OperandCheck& check, const std::shared_ptr<const Int8Weights>& weights, int64_t n,
                      Int8Runs runs) const;
+  const KeyValueShape& checked_state(const OperandCheck& check, const std::shared_ptr<KeyValues>& state) const;
   Sharing sharing_for(int64_t elements) const;
   Sharing sharing(const Operand& y) const { return sharing_for(y.rows * y.cols); }
   void keep(const Operand& operand);

@@ -85,7 +85,7 @@ void ProgramBuilder::softmax(const std::string& label, const Operand& x, const O
 }
 
 void ProgramBuilder::rotary(const std::string& label, const Operand& x, const Operand& cos, const Operand& sin,
-                            int64_t heads, const Operand& y) {
+                            int64_t heads, const Operand& y, bool interleaved) {
   const OperandCheck check = this->check(label);
   check.require_positive("heads", heads);
   check.require(y.cols % (2 * heads) == 0, "x of " + std::to_string(y.cols) + " columns does not divide into " +
@@ -94,6 +94,7 @@ void ProgramBuilder::rotary(const std::string& label, const Operand& x, const Op
   RotaryArgs& args = record.args;
   args.heads = heads;
   args.half = y.cols / heads / 2;
+  args.interleaved = interleaved;
   args.x = check.f32("x", x, y.rows, y.cols);
   args.x_ld = x.ld;
   args.cos = check.f32("cos", cos, y.rows, args.half);

@@ -31,9 +31,10 @@ void check_softmax(int64_t cols, float spread) {
 
 struct Turn {
   int64_t rows, heads, half;
+  bool interleaved;
   Floats x, angles, cos, sin;
 
-  Turn(int64_t r, int64_t h, int64_t d) : rows(r), heads(h), half(d) {
+  Turn(int64_t r, int64_t h, int64_t d, bool pairs = false) : rows(r), heads(h), half(d), interleaved(pairs) {
     Random random(4);
     x = random.floats(rows * x_ld());
     angles = random.floats(rows * table_ld(), -3.0f, 3.0f);
@@ -56,17 +57,37 @@ struct Turn {
     a.y_ld = y_ld;
     a.heads = heads;
     a.half = half;
+    a.interleaved = interleaved;
     return a;
   }
-  // Of the pair whose first value is `i` of a head.
-  void check_pair(int64_t row, int64_t head, int64_t i, float first, float second) const {
+  // Columns of pair `i` of a head.
+  int64_t first(int64_t head, int64_t i) const { return head * 2 * half + (interleaved ? 2 * i : i); }
+  int64_t second(int64_t head, int64_t i) const { return first(head, i) + (interleaved ? 1 : half); }
+  void check_pair(int64_t row, int64_t head, int64_t i, float turned, float across) const {
     const auto at = [&](int64_t c) { return static_cast<double>(x[static_cast<size_t>(row * x_ld() + c)]); };
-    const double a = at(head * 2 * half + i), b = at(head * 2 * half + half + i);
+    const double a = at(first(head, i)), b = at(second(head, i));
     const auto k = static_cast<size_t>(row * table_ld() + i);
-    CHECK_CLOSE(first, a * cos[k] - b * sin[k], 3e-7);
-    CHECK_CLOSE(second, b * cos[k] + a * sin[k], 3e-7);
+    CHECK_CLOSE(turned, a * cos[k] - b * sin[k], 3e-7);
+    CHECK_CLOSE(across, b * cos[k] + a * sin[k], 3e-7);
   }
 };
+
+void check_turn(const Turn& turn) {
+  const check::Context context("half " + std::to_string(turn.half));
+  for_each_isa([&](const KernelTable& table) {
+    Matrix y(turn.rows, turn.width(), turn.width() + 2);
+    table.rotary(turn.args(y.data(), y.ld()), {0, 1});
+    table.rotary(turn.args(y.data(), y.ld()), {1, turn.rows});
+    CHECK(y.intact());
+    for (int64_t r = 0; r < turn.rows; ++r) {
+      for (int64_t h = 0; h < turn.heads; ++h) {
+        for (int64_t i = 0; i < turn.half; ++i) {
+          turn.check_pair(r, h, i, y.at(r, turn.first(h, i)), y.at(r, turn.second(h, i)));
+        }
+      }
+    }
+  });
+}
 
 }  // namespace
 
@@ -98,36 +119,25 @@ TEST(softmax_in_place) {
 }
 
 TEST(rotary_turns_pairs) {
-  for (const int64_t half : {1, 3, 4, 8, 17, 32, 33}) {
-    const check::Context context("half " + std::to_string(half));
-    const Turn turn(4, 3, half);
-    for_each_isa([&](const KernelTable& table) {
-      Matrix y(turn.rows, turn.width(), turn.width() + 2);
-      table.rotary(turn.args(y.data(), y.ld()), {0, 1});
-      table.rotary(turn.args(y.data(), y.ld()), {1, turn.rows});
-      CHECK(y.intact());
-      for (int64_t r = 0; r < turn.rows; ++r) {
-        for (int64_t h = 0; h < turn.heads; ++h) {
-          const int64_t first = h * 2 * half;
-          for (int64_t i = 0; i < half; ++i) {
-            turn.check_pair(r, h, i, y.at(r, first + i), y.at(r, first + half + i));
-          }
-        }
-      }
-    });
-  }
+  for (const int64_t half : {1, 3, 4, 8, 17, 32, 33}) check_turn(Turn(4, 3, half));
+}
+
+TEST(rotary_turns_neighbours) {
+  for (const int64_t half : {1, 3, 8, 17, 32}) check_turn(Turn(4, 3, half, true));
 }
 
 TEST(rotary_in_place) {
-  const Turn turn(3, 2, 11);
-  for_each_isa([&](const KernelTable& table) {
-    Floats apart = turn.x, in_place = turn.x;
-    table.rotary(turn.args(apart.data(), turn.x_ld()), {0, turn.rows});
-    RotaryArgs a = turn.args(in_place.data(), turn.x_ld());
-    a.x = in_place.data();
-    table.rotary(a, {0, turn.rows});
-    CHECK(same_bits(apart, in_place));
-  });
+  for (const bool interleaved : {false, true}) {
+    const Turn turn(3, 2, 11, interleaved);
+    for_each_isa([&](const KernelTable& table) {
+      Floats apart = turn.x, in_place = turn.x;
+      table.rotary(turn.args(apart.data(), turn.x_ld()), {0, turn.rows});
+      RotaryArgs a = turn.args(in_place.data(), turn.x_ld());
+      a.x = in_place.data();
+      table.rotary(a, {0, turn.rows});
+      CHECK(same_bits(apart, in_place));
+    });
+  }
 }
 
 CHECK_MAIN()

@@ -316,6 +316,43 @@ TEST(attention_must_fit) {
   check_refused("key-value heads is 0", attention(q, k, v, {}, {4, 0, 1.0f}));
 }
 
+TEST(states_must_fit) {
+  const auto state = [](const char* isa, int64_t rows) {
+    return std::make_shared<KeyValues>(select_kernels(isa), KeyValueShape{rows, 2, 4});
+  };
+  const auto append = [=](std::shared_ptr<KeyValues> to, const Operand& k, const Operand& v, int64_t positions) {
+    return [=](ProgramBuilder& b) { b.append("probe", to, k, v, of(at(8192, 1, positions), DType::kI32)); };
+  };
+  const Operand k = at(0, 5, 8), v = at(1024, 5, 8);
+  CHECK(refusal(append(state("portable", 5), k, v, 5)).empty());
+  check_refused("no state", append(nullptr, k, v, 5));
+  check_refused("5 rows for a state of 4", append(state("portable", 4), k, v, 5));
+  check_refused("v is 5x7, expected 5x8", append(state("portable", 5), k, at(1024, 5, 7), 5));
+  check_refused("positions is 1x4, expected 1x5", append(state("portable", 5), k, v, 4));
+  const auto attend = [=](std::shared_ptr<KeyValues> to, const Operand& q, const Operand& y, int64_t heads) {
+    return [=](ProgramBuilder& b) {
+      b.cached_attention("probe", q, to, of(at(8192, 1, q.rows), DType::kI32), y, heads, 1.0f);
+    };
+  };
+  const Operand q = at(0, 3, 16), y = at(2048, 3, 16);
+  CHECK(refusal(attend(state("portable", 5), q, y, 4)).empty());
+  check_refused("q of 16 columns is not 2 heads of 4", attend(state("portable", 5), q, y, 2));
+  check_refused("q of 12 columns is not 3 heads of 4 over 2", attend(state("portable", 5), at(0, 3, 12), at(2048, 3, 12), 3));
+  check_refused("q shares memory", attend(state("portable", 5), q, q, 4));
+  for (const std::string& isa : available_isas()) {
+    if (isa != "portable") check_refused("the state is laid out for", append(state(isa.c_str(), 5), k, v, 5));
+  }
+  for (const int64_t rows : {0, 1 << 21}) {
+    bool refused = false;
+    try {
+      state("portable", rows);
+    } catch (const std::invalid_argument& error) {
+      refused = std::string(error.what()).find("expected 1 to 2^20 of each") != std::string::npos;
+    }
+    CHECK(refused);
+  }
+}
+
 TEST(other_operations_must_fit) {
   check_refused("weight is 1x7, expected 1x8", [](ProgramBuilder& b) {
     b.layer_norm("probe", at(kX, 4, 8), constant(1, 7), constant(1, 8), 1e-5f, at(kY, 4, 8));

@@ -84,8 +84,25 @@ class Network {
     const Operand again = place(kPixels / 4, kChannels);
     builder.attention("attention in steps", attended, rms, words, {}, again, {4, 4, 0.35f},
                       AttentionMethod::kMaterialized);
+    // Half of the words are kept at first, the others behind them, and these attend to all.
+    const auto words_so_far = engine.key_values({kTokens, 4, kChannels / 4});
+    const auto half_of = [&](const Operand& all, int64_t which) {
+      Operand half = all;
+      half.rows /= 2;
+      half.offset += which * half.rows * half.ld * item_bytes(all.dtype);
+      return half;
+    };
+    Operand late_positions;
+    for (const int64_t which : {0, 1}) {
+      late_positions = positions(kTokens / 2, which * kTokens / 2);
+      builder.append("append", words_so_far, half_of(rms, which), half_of(words, which), late_positions);
+    }
+    const Operand seen = place(kTokens / 2, kChannels);
+    builder.cached_attention("cached attention", half_of(rms, 1), words_so_far, late_positions, seen, 4, 0.35f);
+    builder.binary("seen", Binary::kAdd, half_of(words, 1), seen, half_of(words, 1));
+    builder.attention("attention again", again, rms, words, {}, attended, {4, 4, 0.35f});
     const Operand sum = place(kPixels / 4, kChannels);
-    builder.binary("sum", Binary::kAdd, again, pooled, sum);
+    builder.binary("sum", Binary::kAdd, attended, pooled, sum);
     builder.binary("maximum", Binary::kMax, sum, shares, sum);
     builder.binary("scaled", Binary::kMul, sum, constant(1, 1), sum);
     const Operand wide = place(kPixels / 4, 8 * kChannels);
@@ -129,6 +146,11 @@ class Network {
   Operand constant(int64_t rows, int64_t cols) {
     const std::vector<float> values = random_floats(rows * cols, ++seed_);
     return Operand{Constant::copy(values.data(), rows * cols, DType::kF32), 0, rows, cols, cols, DType::kF32};
+  }
+  static Operand positions(int64_t count, int64_t first) {
+    std::vector<int32_t> values;
+    for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<int32_t>(first + i));
+    return Operand{Constant::copy(values.data(), count, DType::kI32), 0, 1, count, count, DType::kI32};
   }
   std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k, const WinogradForm& winograd = {}) {
     return engine.pack(random_floats(n * k, ++seed_).data(), n, k, WeightForm{winograd});
@@ -237,6 +259,35 @@ TEST(an_index_outside_its_table_is_an_error) {
   }
   network.set_id(3, 8);
   network.run();
+}
+
+TEST(positions_outside_a_state_are_an_error) {
+  Engine engine(options(1, ""));
+  const auto arena = std::make_shared<Arena>(4096);
+  const auto state = engine.key_values({8, 1, 4});
+  const Operand rows{nullptr, 0, 2, 4, 4, DType::kF32}, positions{nullptr, 1024, 1, 2, 2, DType::kI32},
+      y{nullptr, 2048, 2, 4, 4, DType::kF32};
+  const auto refusal = [&](bool append, int32_t first, int32_t second) {
+    ProgramBuilder builder(engine.kernels(), engine.int8_kernels(), engine.sharing(), arena);
+    if (append) builder.append("op", state, rows, rows, positions);
+    if (!append) builder.cached_attention("op", rows, state, positions, y, 1, 1.0f);
+    const auto program = builder.build();
+    engine.prepare(*program);
+    auto* values = reinterpret_cast<int32_t*>(arena->data() + positions.offset);
+    values[0] = first, values[1] = second;
+    try {
+      engine.run(*program);
+    } catch (const RunError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const bool append : {true, false}) {
+    CHECK(refusal(append, 0, 7).empty());
+    CHECK(refusal(append, 0, 8) == "op 'op': position 8 of row 1 is outside the state of 8 rows");
+    CHECK(refusal(append, -1, 8) == "op 'op': position -1 of row 0 is outside the state of 8 rows");
+  }
+  CHECK(refusal(true, 5, 5) == "op 'op': position 5 of row 1 follows 5, expected a larger one");
 }
 
 TEST(a_run_can_be_cancelled_from_another_thread) {

@@ -10,7 +10,7 @@ import numpy as np
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
-from vla_simd_ros.graph.ir import Array, DType, Lifetime, Tensor
+from vla_simd_ros.graph.ir import Array, DType, KeyValueState, Lifetime, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy
 
 
@@ -49,11 +49,32 @@ def _group_norm(groups: int, *shape: int) -> Callable[[Sample], Tensor]:
     return build
 
 
-def _rotary(rows: int, heads: int, width: int) -> Callable[[Sample], Tensor]:
+def _rotary(rows: int, heads: int, width: int, interleaved: bool = False) -> Callable[[Sample], Tensor]:
     def build(s: Sample) -> Tensor:
         angles = s.rng.normal(size=(rows, width // 2)).astype(np.float32)
         x, cos, sin = s.given(rows, heads * width), s.fixed(np.cos(angles)), s.input(np.sin(angles))
-        return s.b.rotary(x, cos, sin, heads=heads, name="y0")
+        return s.b.rotary(x, cos, sin, heads=heads, name="y0", interleaved=interleaved)
+
+    return build
+
+
+def _cached_attention(rows: int, heads: int, state: KeyValueState) -> Callable[[Sample], Tensor]:
+    """The last ``rows`` tokens of a state that was filled in two parts attend to all before them."""
+
+    def build(s: Sample) -> Tensor:
+        b, before = s.b, state.rows - rows
+        kept = b.state("state", state)
+        for name, first, count in (("first", 0, before), ("then", before, rows)):
+            wide = b.activation("tanh", s.given(count, 2 * state.width + 3), name=f"{name}.wide")
+            keys, values = (
+                b.slice(wide, axis=1, start=at, stop=at + state.width, name=f"{name}.{at}")
+                for at in (0, 3 + state.width)
+            )
+            positions = s.input(np.arange(first, first + count, dtype=np.int32))
+            kept = b.append(kept, keys, values, positions, name=name)
+        q = s.given(rows, heads * state.head)
+        attrs = {"heads": heads, "kv_heads": state.kv_heads, "scale": 0.4}
+        return b.cached_attention(q, kept, positions, name="y0", **attrs)
 
     return build
 
@@ -141,6 +162,9 @@ SAMPLES: dict[str, Callable[[Sample], Tensor]] = {
     "softmax of one column": lambda s: s.b.softmax(s.given(5, 1), name="y0"),
     "rotary": _rotary(7, 3, 10),
     "rotary of one row": _rotary(1, 2, 64),
+    "rotary of neighbours": _rotary(5, 3, 10, interleaved=True),
+    "cached attention": _cached_attention(5, 6, KeyValueState(40, 2, 20)),
+    "cached attention over blocks": _cached_attention(3, 2, KeyValueState(530, 1, 7)),
     "shared mask": _masked_attention(5, 7, 2),
     "mask of whole blocks": _masked_attention(33, 700, 650),
     "transpose": lambda s: s.b.transpose(s.given(19, 37), (1, 0), name="y0"),

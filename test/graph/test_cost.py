@@ -47,6 +47,12 @@ CONV = {"stride": 1, "padding": 1, "dilation": 1}
         (op("group_norm", t(3, 4), t(4), t(4), groups=2, eps=1e-5, activation="mish"), 108, 12 + 8 + 12),
         (op("softmax", t(3, 4)), 48, 12 + 12),
         (op("rotary", t(3, 8), t(3, 2), t(3, 2), heads=2), 72, 24 + 12 + 24),
+        (op("append", t(9, 8), t(3, 4), t(3, 4), t(3, dtype=DType.I32)), 0, 2 * (12 + 12) + 3),
+        (
+            op("cached_attention", t(3, 8), t(9, 8), t(3, dtype=DType.I32), heads=2, kv_heads=1, scale=1.0),
+            4 * 3 * 9 * 8 + 4 * 2 * 3 * 9,
+            24 + 72 + 3 + 24,
+        ),
         (op("transpose", t(3, 4), axes=(1, 0)), 0, 12 + 12),
         (op("resize", t(2, 2, 3), height=4, width=2), 9 * 24, 12 + 24),
         (op("concat", t(3, 4), t(1, 4), axis=0), 0, 16 + 16),

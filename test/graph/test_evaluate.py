@@ -192,13 +192,54 @@ def test_softmax() -> None:
     np.testing.assert_allclose(got, [[math.exp(v) / total for v in (1, 2, 3)], [1, 0, 0]])
 
 
-def test_rotary_turns_pairs_by_their_angle() -> None:
+@pytest.mark.parametrize(("interleaved", "stride", "apart"), [(False, 1, 2), (True, 2, 1)])
+def test_rotary_turns_pairs_by_their_angle(interleaved: bool, stride: int, apart: int) -> None:
     x, angle = random(3, 8), random(3, 2)
-    got = run("rotary", x, np.cos(angle), np.sin(angle), heads=2)
+    got = run("rotary", x, np.cos(angle), np.sin(angle), heads=2, interleaved=interleaved)
     for m, h, i in np.ndindex(3, 2, 2):
-        first, second = 4 * h + i, 4 * h + i + 2
+        first = 4 * h + stride * i
+        second = first + apart
         turned = complex(x[m, first], x[m, second]) * complex(math.cos(angle[m, i]), math.sin(angle[m, i]))
         assert complex(got[m, first], got[m, second]) == pytest.approx(turned)
+
+
+def test_append_puts_rows_at_their_positions() -> None:
+    state, keys, values = random(5, 6), random(2, 3), random(2, 3)
+    before = state.copy()
+    got = run("append", state, keys, values, np.array([1, 4], np.int32))
+    np.testing.assert_array_equal(state, before)
+    np.testing.assert_array_equal(got[[0, 2, 3]], state[[0, 2, 3]])
+    np.testing.assert_array_equal(got[[1, 4]], np.concatenate((keys, values), axis=1))
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([0, 5], "position 5 at place 1 is outside the state of 5 rows"),
+        ([-1, 0], "position -1 at place 0 is outside"),
+        ([2, 2], "position 2 at place 1 follows 2, expected a larger one"),
+    ],
+)
+def test_append_refuses_positions(positions: list[int], message: str) -> None:
+    with pytest.raises(IndexError, match=message):
+        run("append", random(5, 6), random(2, 3), random(2, 3), np.array(positions, np.int32))
+
+
+def test_cached_attention_sees_the_rows_up_to_its_position() -> None:
+    heads, kv_heads, d = 4, 2, 3
+    q, state, positions = random(3, heads * d), random(6, 2 * kv_heads * d), np.array([0, 2, 4], np.int32)
+    state[5] = np.nan
+    got = run("cached_attention", q, state, positions, heads=heads, kv_heads=kv_heads, scale=0.7)
+    for i, h in np.ndindex(3, heads):
+        keys = state[: positions[i] + 1, h // 2 * d :][:, :d]
+        values = state[: positions[i] + 1, kv_heads * d + h // 2 * d :][:, :d]
+        weights = np.exp(0.7 * keys @ q[i, h * d : (h + 1) * d])
+        np.testing.assert_allclose(got[i, h * d : (h + 1) * d], weights @ values / weights.sum())
+
+
+def test_an_index_outside_its_table_is_refused() -> None:
+    with pytest.raises(IndexError, match="index -1 at place 1 is outside the table of 5 rows"):
+        run("embedding", random(5, 3), np.array([4, -1], np.int32))
 
 
 @pytest.mark.parametrize("size", [(5, 4), (10, 8), (3, 9), (1, 1), (7, 2)])

@@ -50,6 +50,8 @@ ACCEPTED: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("group_norm", (t(2, 5, 6), t(6), t(6)), {**GROUPS, "groups": 6}, (2, 5, 6)),
     ("softmax", (t(3, 4),), {}, (3, 4)),
     ("rotary", (t(3, 8), t(3, 2), t(3, 2)), {"heads": 2}, (3, 8)),
+    ("append", (t(9, 8), t(3, 4), t(3, 4), t(3, dtype=I32)), {}, (9, 8)),
+    ("cached_attention", (t(3, 8), t(9, 8), t(3, dtype=I32)), {**HEADS, "kv_heads": 1}, (3, 8)),
     ("transpose", (t(3, 4),), {"axes": (1, 0)}, (4, 3)),
     ("transpose", (t(3, 4, 5),), {"axes": (2, 0, 1)}, (5, 3, 4)),
     ("resize", (t(7, 9, 3),), {"height": 14, "width": 4}, (14, 4, 3)),
@@ -81,7 +83,7 @@ def test_views_keep_the_dtype() -> None:
 
 X = t(3, 4, name="x")
 REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
-    ("sort", (X,), {}, "unknown operation kind 'sort', expected one of activation, attention"),
+    ("sort", (X,), {}, "unknown operation kind 'sort', expected one of activation, append, attention"),
     ("linear", (X,), LINEAR, "got 1 inputs, expected 6 (x weight bias?"),
     ("linear", (X, None, *NONE4), LINEAR, "input 'weight' is missing"),
     (
@@ -146,6 +148,12 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("rotary", (X, t(3, 2), t(3, 1)), {"heads": 1}, "expected cos and sin [3, 2]"),
     ("rotary", (X, t(3, 1), t(3, 1)), {"heads": 4}, "expected x [M, 4 heads * d] with an even d"),
     ("rotary", (X, t(3, 1), t(3, 1)), {"heads": 0}, "expected x [M, 0 heads * d] with an even d"),
+    ("append", (t(9, 6), X, X, t(3, dtype=I32)), {}, "expected keys and values [M, 3]"),
+    ("append", (t(2, 8), X, X, t(3, dtype=I32)), {}, "expected no more than 2 rows"),
+    ("append", (t(9, 8), X, X, t(3)), {}, "expected positions [3] of int32"),
+    ("cached_attention", (X, t(9, 4), t(3, dtype=I32)), HEADS, "expected a state [rows, 8]"),
+    ("cached_attention", (X, t(9, 8), t(2, dtype=I32)), HEADS, "expected positions [3] of int32"),
+    ("cached_attention", (X, t(9, 8), t(3, dtype=I32)), {**HEADS, "heads": 3}, "3 heads over 2 key-value"),
     ("transpose", (X,), {"axes": (0, 0)}, "expected each of its 2 axes once, got axes [0, 0]"),
     ("transpose", (t(4),), {"axes": (0,)}, "expected two or three axes"),
     ("resize", (X,), {"height": 1, "width": 1}, "expected an image [H, W, C] of float32"),

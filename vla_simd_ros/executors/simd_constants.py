@@ -1,4 +1,4 @@
-"""Constants in the form the engine wants, made once and shared by all programs of an engine.
+"""Constants in the form the engine wants and states, made once and shared by all programs of an engine.
 
 The arrays that they are made from are let go of, one by one: only the engine's copies stay in memory.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.convolution import DIRECT, Form
-from vla_simd_ros.graph.ir import Array, LazyArray
+from vla_simd_ros.graph.ir import Array, KeyValueState, LazyArray
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class IdentityCache(Generic[T]):
 
 
 class EngineConstants:
-    """The constants of one engine: packed weights, plain arrays and normalization tables.
+    """The constants of one engine: packed weights, plain arrays and normalization tables; and the states.
 
     With ``bf16_where_exact`` weights are kept in bfloat16 where that changes no value.
     """
@@ -60,6 +61,7 @@ class EngineConstants:
         self._int8: dict[int, IdentityCache[_engine.Int8Weights]] = {}
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
         self._tables: IdentityCache[_engine.Constant] = IdentityCache()
+        self._states: WeakKeyDictionary[KeyValueState, _engine.KeyValues] = WeakKeyDictionary()
 
     def packed(
         self, weight: LazyArray, form: Form = DIRECT, row_by_row: bool = False
@@ -102,6 +104,12 @@ class EngineConstants:
 
         row_bytes = whole.nbytes // whole.shape[0] if first_row else 0
         return self._plain.get((whole,), make), first_row * row_bytes
+
+    def key_values(self, state: KeyValueState) -> _engine.KeyValues:
+        """The memory of a state, the same for all programs."""
+        if state not in self._states:
+            self._states[state] = self._engine.key_values(state.rows, state.kv_heads, state.head)
+        return self._states[state]
 
     def pixel_table(self, offset: LazyArray, divisor: LazyArray) -> _engine.Constant:
         """(x / 255 - offset) / divisor in float32 for each channel and each of the 256 pixel values."""

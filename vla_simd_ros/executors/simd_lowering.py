@@ -121,6 +121,11 @@ class Lowering:
         offset += start
         return _engine.View(offset, place.rows, place.cols, place.ld, root.dtype.value, constant)
 
+    def state(self, tensor: Tensor | None) -> _engine.KeyValues:
+        """The memory of a version of a state."""
+        assert tensor is not None
+        return self._constants.key_values(self._storage.states[tensor])
+
     def optional(self, tensor: Tensor | None) -> _engine.View | None:
         return None if tensor is None else self.view(tensor)
 
@@ -251,7 +256,20 @@ def _softmax(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> Non
 
 def _rotary(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
     x, cos, sin = _operands(lowering, op)
-    builder.rotary(op.output.name, x, cos, sin, op.attrs["heads"], lowering.view(op.output))
+    heads, interleaved = op.attrs["heads"], op.attrs["interleaved"]
+    builder.rotary(op.output.name, x, cos, sin, heads, lowering.view(op.output), interleaved)
+
+
+def _append(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    state, *rows = op.operands()
+    keys, values, positions = (lowering.view(tensor) for tensor in rows)
+    builder.append(op.output.name, lowering.state(state), keys, values, positions)
+
+
+def _cached_attention(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    q, state, positions = op.operands()
+    views = lowering.view(q), lowering.state(state), lowering.view(positions), lowering.view(op.output)
+    builder.cached_attention(op.output.name, *views, op.attrs["heads"], op.attrs["scale"])
 
 
 def _transpose(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
@@ -309,6 +327,8 @@ _EMITTERS: dict[str, Callable[[Lowering, _engine.ProgramBuilder, Op], None]] = {
     "group_norm": _group_norm,
     "softmax": _softmax,
     "rotary": _rotary,
+    "append": _append,
+    "cached_attention": _cached_attention,
     "transpose": _transpose,
     "resize": _resize,
     "binary": _binary,

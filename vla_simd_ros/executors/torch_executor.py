@@ -9,19 +9,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from vla_simd_ros.executors.base import Cancelled, Executable, check_inputs, check_order
+from vla_simd_ros.executors.base import Cancelled, Executable, InputError, check_inputs, check_order
 from vla_simd_ros.graph.int8 import INT8, LARGEST, precision_of
-from vla_simd_ros.graph.ir import Array, DType, LazyArray, Lifetime, Op, Tensor
+from vla_simd_ros.graph.ir import Array, DType, KeyValueState, LazyArray, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
 from vla_simd_ros.graph.shapes import is_vector
+from vla_simd_ros.graph.state import APPEND, check_appended
 from vla_simd_ros.graph.window import Window
 
 _IMAGE_RANK = 3
+
+States = WeakKeyDictionary[KeyValueState, torch.Tensor]
+"""The rows of every state, shared by all that an executor loaded."""
 
 
 class TorchExecutor:
@@ -37,6 +42,7 @@ class TorchExecutor:
             torch.set_num_threads(threads)
         self._dtype = dtype
         self._cancelled = threading.Event()
+        self._states: States = WeakKeyDictionary()
 
     @property
     def threads(self) -> int:
@@ -45,7 +51,7 @@ class TorchExecutor:
 
     def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> TorchExecutable:
         """Make one module of each program."""
-        return TorchExecutable(compiled, self._dtype, self._cancelled)
+        return TorchExecutable(compiled, self._dtype, self._cancelled, self._states)
 
     def cancel(self) -> None:
         """Let no program begin; one that runs cannot be interrupted, but gives no result."""
@@ -59,12 +65,15 @@ class TorchExecutor:
 class TorchExecutable:
     """A compiled policy in PyTorch, and the values that its programs left behind."""
 
-    def __init__(self, compiled: CompiledPolicy, dtype: torch.dtype, cancelled: threading.Event) -> None:
+    def __init__(
+        self, compiled: CompiledPolicy, dtype: torch.dtype, cancelled: threading.Event, states: States
+    ) -> None:
         self._compiled = compiled
         self._cancelled = cancelled
+        self._states = states
         self._floating = torch.empty(0, dtype=dtype).numpy().dtype
         self._modules = {
-            lifetime: ProgramModule(program, compiled.constants, program.provides, dtype)
+            lifetime: ProgramModule(program, compiled.constants, _results(program), dtype)
             for lifetime, program in compiled.programs.items()
         }
         self._kept: dict[Tensor, torch.Tensor] = {}
@@ -75,13 +84,20 @@ class TorchExecutable:
         program = self._compiled.programs[lifetime]
         check_inputs(program, inputs, self._floating)
         check_order(program, self._ran)
+        _check_positions(program, inputs)
         self._ran = {other for other in self._ran if other < lifetime}
         given = [torch.from_numpy(np.array(inputs[name])) for name in program.inputs]
+        given += [self._kept[t] for t in program.uses]
         self._check_cancelled()
         with torch.inference_mode():
-            results = self._modules[lifetime](*given, *(self._kept[t] for t in program.uses))
+            try:
+                results = self._modules[lifetime](*given, *(self._state(use.state) for use in program.states))
+            except IndexError as error:
+                raise InputError(f"{lifetime.name}: {error}") from None
         self._check_cancelled()
-        self._kept.update(zip(program.provides, results, strict=True))
+        values = dict(zip(_results(program), results, strict=True))
+        self._states.update((use.state, values[use.after]) for use in program.states)
+        self._kept.update((tensor, values[tensor]) for tensor in program.provides)
         self._ran.add(lifetime)
         return {name: self.tensor(tensor) for name, tensor in program.outputs.items()}
 
@@ -93,6 +109,11 @@ class TorchExecutable:
             raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
         return np.array(self._kept[tensor].numpy())
 
+    def _state(self, state: KeyValueState) -> torch.Tensor:
+        if state not in self._states:
+            self._states[state] = torch.zeros(state.shape)
+        return self._states[state]
+
     def _check_cancelled(self) -> None:
         if self._cancelled.is_set():
             raise Cancelled("the run was cancelled")
@@ -101,8 +122,8 @@ class TorchExecutable:
 class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """Computes ``results``, tensors of a program, and gives a tuple of them, in ``dtype``.
 
-    Its arguments are the runtime inputs in the order of ``program.inputs``, then ``program.uses``; arguments
-    and results are in the graph's layout.
+    Its arguments are the runtime inputs in the order of ``program.inputs``, then ``program.uses``, then the
+    states as ``program.states`` begin; arguments and results are in the graph's layout.
     """
 
     def __init__(
@@ -114,7 +135,8 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     ) -> None:
         super().__init__()
         self._dtype = dtype
-        self._arguments = (*program.inputs.values(), *program.uses)
+        states = (use.before for use in program.states)
+        self._arguments = (*program.inputs.values(), *program.uses, *states)
         self._ops = program.ops
         self._results = tuple(results)
         self._names: dict[Tensor, str] = {}
@@ -134,6 +156,22 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             operands = [None if t is None else values[t] for t in op.inputs]
             values[op.output] = _OPERATIONS[op.kind](op, operands, self._dtype)
         return tuple(_from_image(t, values[t]) for t in self._results)
+
+
+def _results(program: Program) -> tuple[Tensor, ...]:
+    """What a program must give: what it provides, and the states as it leaves them."""
+    return (*program.provides, *(use.after for use in program.states))
+
+
+def _check_positions(program: Program, inputs: Mapping[str, Array]) -> None:
+    """Raise InputError for positions at which nothing can be appended: a module takes some for others."""
+    given = {tensor: inputs[name] for name, tensor in program.inputs.items()}
+    for op in program.ops:
+        if op.kind == APPEND and op.inputs[3] in given:
+            try:
+                check_appended(given[op.inputs[3]], op.output.shape[0])
+            except IndexError as error:
+                raise InputError(f"{program.lifetime.name}: {APPEND} '{op.output.name}': {error}") from None
 
 
 def _constant(tensor: Tensor, value: Array, filters: bool, dtype: torch.dtype) -> torch.Tensor:
@@ -274,24 +312,48 @@ def _softmax(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
 
 def _rotary(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     x, cos, sin = inputs
-    a, b = x.unflatten(-1, (op.attrs["heads"], 2, -1)).unbind(dim=2)
+    pair = -1 if op.attrs["interleaved"] else 2
+    a, b = x.unflatten(-1, (op.attrs["heads"], *((-1, 2) if pair == -1 else (2, -1)))).unbind(dim=pair)
     cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
-    return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=2).flatten(1)
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=pair).flatten(1)
 
 
 def _attention(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     q, k, v, bias = inputs
+    if bias is not None:
+        assert op.inputs[3] is not None
+        bias = _from_image(op.inputs[3], bias)
+    return _attend(op, q, k, v, bias)
+
+
+def _attend(
+    op: Op, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor:
+    """``bias`` is [heads, queries, keys], [1, queries, keys] or [queries, keys]."""
     heads, kv_heads = op.attrs["heads"], op.attrs["kv_heads"]
     # [1, heads, rows, head width], which is what the fused kernels take.
     q = q.unflatten(-1, (heads, -1)).transpose(0, 1).unsqueeze(0)
     k, v = (t.unflatten(-1, (kv_heads, -1)).transpose(0, 1).unsqueeze(0) for t in (k, v))
     if heads != kv_heads:
         k, v = (t.repeat_interleave(heads // kv_heads, dim=1) for t in (k, v))
-    if bias is not None:
-        assert op.inputs[3] is not None
-        bias = _from_image(op.inputs[3], bias).unsqueeze(0)
+    bias = None if bias is None else bias.unsqueeze(0)
     y = F.scaled_dot_product_attention(q, k, v, bias, scale=op.attrs["scale"])
     return y.squeeze(0).transpose(0, 1).flatten(1)
+
+
+def _append(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    state, keys, values, positions = inputs
+    return state.index_copy(0, positions.long(), torch.cat((keys, values), dim=1))
+
+
+def _cached_attention(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    q, state, positions = inputs
+    # A key beyond a row's position is hidden by -inf, and its value, which may be anything, is taken as zero.
+    seen = torch.arange(state.shape[0]) <= positions.unsqueeze(1)
+    state = torch.where(seen.any(dim=0).unsqueeze(1), state, 0)
+    keys, values = state.chunk(2, dim=1)
+    bias = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, -torch.inf)
+    return _attend(op, q, keys, values, bias)
 
 
 def _mean_rows(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
@@ -364,6 +426,8 @@ _OPERATIONS: dict[str, Callable[[Op, Sequence[Any], torch.dtype], torch.Tensor]]
     "softmax": _softmax,
     "rotary": _rotary,
     "attention": _attention,
+    "append": _append,
+    "cached_attention": _cached_attention,
     "mean_rows": _mean_rows,
     "concat": _concat,
     "slice": _slice,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from vla_simd_ros.graph.errors import GraphError
-from vla_simd_ros.graph.ir import Array, DType, Graph, LazyArray, Lifetime, Tensor
+from vla_simd_ros.graph.ir import Array, DType, Graph, KeyValueState, LazyArray, Lifetime, Tensor
 from vla_simd_ros.graph.lazy_array import given
 from vla_simd_ros.graph.operation import make_op
 from vla_simd_ros.graph.window import Padding, Stride, window_attrs
@@ -58,6 +58,12 @@ class Builder:
         tensor = Tensor(self._unique(name), value.shape, dtype, Lifetime.PROCESS, self._block)
         self._graph.constants[tensor] = value
         self._constants[value] = tensor
+        return tensor
+
+    def state(self, name: str, state: KeyValueState) -> Tensor:
+        """Keys and values that outlive the runs of all programs; see :mod:`vla_simd_ros.graph.state`."""
+        tensor = Tensor(self._unique(name), state.shape, DType.F32, Lifetime.EPISODE, self._block)
+        self._graph.states[tensor] = state
         return tensor
 
     def output(self, name: str, tensor: Tensor) -> None:
@@ -153,10 +159,13 @@ class Builder:
         """Softmax of each row of ``x`` [M, N]."""
         return self._add("softmax", (x,), name)
 
-    def rotary(self, x: Tensor, cos: Tensor, sin: Tensor, *, heads: int, name: str) -> Tensor:
+    def rotary(
+        self, x: Tensor, cos: Tensor, sin: Tensor, *, heads: int, name: str, interleaved: bool = False
+    ) -> Tensor:
         """Rotary positions: the halves a, b of each head of ``x`` [M, heads * d] become a cos - b sin and
-        b cos + a sin, with ``cos`` and ``sin`` [M, d / 2]."""
-        return self._add("rotary", (x, cos, sin), name, heads=heads)
+        b cos + a sin, with ``cos`` and ``sin`` [M, d / 2]. ``interleaved``: a are the even columns of a
+        head, b the odd ones."""
+        return self._add("rotary", (x, cos, sin), name, heads=heads, interleaved=interleaved)
 
     def attention(
         self,
@@ -177,6 +186,28 @@ class Builder:
         """
         attrs = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "scale": scale}
         return self._add("attention", (q, k, v, bias), name, **attrs)
+
+    def append(self, state: Tensor, keys: Tensor, values: Tensor, positions: Tensor, *, name: str) -> Tensor:
+        """``state`` with row i of ``keys`` and ``values`` [M, kv_heads * d] at ``positions[i]``, int32 [M].
+
+        It takes the place of ``state``, which is not to be read any more.
+        """
+        return self._add("append", (state, keys, values, positions), name)
+
+    def cached_attention(
+        self,
+        q: Tensor,
+        state: Tensor,
+        positions: Tensor,
+        *,
+        heads: int,
+        kv_heads: int,
+        scale: float,
+        name: str,
+    ) -> Tensor:
+        """Attention of row i of ``q`` [M, heads * d] to the rows of ``state`` up to ``positions[i]``."""
+        attrs = {"heads": heads, "kv_heads": kv_heads, "scale": scale}
+        return self._add("cached_attention", (q, state, positions), name, **attrs)
 
     def mean_rows(self, x: Tensor, *, name: str) -> Tensor:
         """Mean over rows, [1, C]."""

@@ -38,6 +38,7 @@ def compile_graph(graph: Graph, fold_cache: FoldCache, int8: Collection[str] = (
         constants=graph.constants,
         inputs=graph.inputs,
         outputs=graph.outputs,
+        states=graph.states,
     )
 
 

@@ -51,6 +51,11 @@ def _flops(op: Op) -> int:
         keys = _operand(op, 1).shape[0]
         scores = int(op.attrs["heads"]) * queries * keys
         return 4 * queries * keys * width + scores * (_SOFTMAX + (op.inputs[3] is not None))
+    if op.kind == "cached_attention":  # to a full state, as nobody knows how far it will be filled
+        (queries, width), keys = op.output.shape, _operand(op, 1).shape[0]
+        return queries * keys * (4 * width + _SOFTMAX * int(op.attrs["heads"]))
+    if op.kind == "append":
+        return 0
     if op.kind == "group_norm":
         return size * (_LAYER_NORM + int(op.attrs["activation"] != "none"))
     if op.kind == "max_pool2d":
@@ -86,6 +91,8 @@ def _epilogue_flops(op: Op) -> int:
 
 def _bytes(op: Op) -> int:
     operands = list(dict.fromkeys(op.operands()))
+    if op.kind == "append":
+        return sum(2 * _operand(op, index).nbytes for index in (1, 2)) + _operand(op, 3).nbytes
     if op.kind == "embedding":
         # Only the rows asked for are read.
         return _operand(op, 1).nbytes + 2 * op.output.nbytes

@@ -12,6 +12,7 @@ from vla_simd_ros.graph.elementwise import ACTIVATIONS, BINARY
 from vla_simd_ros.graph.images import convolve, max_pool, resize_bilinear
 from vla_simd_ros.graph.int8 import INT8, precision_of, quantize, quantize_weight
 from vla_simd_ros.graph.ir import Array, DType, Op
+from vla_simd_ros.graph.state import check_appended, check_range
 from vla_simd_ros.graph.window import Window
 
 Values = Sequence["Array | None"]
@@ -38,6 +39,7 @@ def _normalize_image(inputs: Sequence[Any], attrs: Attrs) -> Array:
 
 def _embedding(inputs: Sequence[Any], attrs: Attrs) -> Array:
     table, ids = inputs
+    check_range("index", ids, len(table), "table")
     return np.asarray(table[ids])
 
 
@@ -132,10 +134,12 @@ def _softmax(inputs: Sequence[Any], attrs: Attrs) -> Array:
 
 def _rotary(inputs: Sequence[Any], attrs: Attrs) -> Array:
     x, cos, sin = inputs
-    halves = x.reshape(x.shape[0], attrs["heads"], 2, -1)
-    a, b = halves[:, :, 0], halves[:, :, 1]
+    heads = x.reshape(x.shape[0], attrs["heads"], -1)
+    half = heads.shape[-1] // 2
+    a, b = (heads[..., 0::2], heads[..., 1::2]) if attrs["interleaved"] else np.split(heads, [half], axis=-1)
     cos, sin = cos[:, None], sin[:, None]
-    return np.asarray(np.stack((a * cos - b * sin, b * cos + a * sin), axis=2).reshape(x.shape))
+    turned = np.stack((a * cos - b * sin, b * cos + a * sin), axis=-1 if attrs["interleaved"] else -2)
+    return np.asarray(turned.reshape(x.shape))
 
 
 def _attention(inputs: Sequence[Any], attrs: Attrs) -> Array:
@@ -152,6 +156,25 @@ def _attention(inputs: Sequence[Any], attrs: Attrs) -> Array:
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         result[:, columns] = (weights @ v[:, shared]) / weights.sum(axis=1, keepdims=True)
     return result
+
+
+def _append(inputs: Sequence[Any], attrs: Attrs) -> Array:
+    state, keys, values, positions = inputs
+    check_appended(positions, len(state))
+    result: Array = state.copy()
+    result[positions] = np.concatenate((keys, values), axis=1)
+    return result
+
+
+def _cached_attention(inputs: Sequence[Any], attrs: Attrs) -> Array:
+    q, state, positions = inputs
+    check_range("position", positions, len(state), "state")
+    keys, values = np.split(state, 2, axis=1)
+    rows = [
+        _attention((q[i : i + 1], keys[: last + 1], values[: last + 1], None), attrs)
+        for i, last in enumerate(positions)
+    ]
+    return np.concatenate(rows)
 
 
 def _mean_rows(inputs: Sequence[Any], attrs: Attrs) -> Array:
@@ -192,6 +215,8 @@ _OPERATIONS: dict[str, Callable[[Sequence[Any], Attrs], Array]] = {
     "softmax": _softmax,
     "rotary": _rotary,
     "attention": _attention,
+    "append": _append,
+    "cached_attention": _cached_attention,
     "mean_rows": _mean_rows,
     "concat": _concat,
     "slice": _slice,

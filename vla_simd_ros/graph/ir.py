@@ -18,7 +18,7 @@ import numpy as np
 
 from vla_simd_ros.graph.lazy_array import Array, LazyArray
 
-__all__ = ["Array", "DType", "Graph", "LazyArray", "Lifetime", "Op", "Tensor", "shortest"]
+__all__ = ["Array", "DType", "Graph", "KeyValueState", "LazyArray", "Lifetime", "Op", "Tensor", "shortest"]
 
 
 class Lifetime(enum.IntEnum):
@@ -92,18 +92,42 @@ class Op:
         return (tensor for tensor in self.inputs if tensor is not None)
 
 
+@dataclass(frozen=True, eq=False)
+class KeyValueState:
+    """Keys and values of up to ``rows`` tokens that programs append to and attend to.
+
+    Identity tells two of them apart: all graphs that name the same one share its memory in an executor.
+    """
+
+    rows: int
+    kv_heads: int
+    head: int
+
+    @property
+    def width(self) -> int:
+        """Columns of the keys, and of the values."""
+        return self.kv_heads * self.head
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of both together: keys on the left, values on the right."""
+        return self.rows, 2 * self.width
+
+
 @dataclass(eq=False)
 class Graph:
     """Operations in an order in which every operand is defined before it is used.
 
     ``inputs`` are the values set from outside, by name; ``constants`` the values known at load
-    (all of lifetime ``PROCESS``); ``outputs`` the results asked for, by name.
+    (all of lifetime ``PROCESS``); ``states`` what is appended to, by the tensors of their first versions;
+    ``outputs`` the results asked for, by name.
     """
 
     inputs: dict[str, Tensor] = field(default_factory=dict)
     constants: dict[Tensor, LazyArray] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
     outputs: dict[str, Tensor] = field(default_factory=dict)
+    states: dict[Tensor, KeyValueState] = field(default_factory=dict)
 
     def producers(self) -> dict[Tensor, Op]:
         """The operation that defines each computed tensor."""

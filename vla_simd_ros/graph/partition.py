@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vla_simd_ros.graph.errors import GraphError
-from vla_simd_ros.graph.ir import Graph, Lifetime, Op, Tensor
+from vla_simd_ros.graph.ir import Graph, KeyValueState, Lifetime, Op, Tensor
 from vla_simd_ros.graph.passes.dead_code import eliminate_dead_code
 from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES, CompiledPolicy
 from vla_simd_ros.graph.split import split_program
+from vla_simd_ros.graph.state import APPEND, versions
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,9 @@ def partition(compiled: CompiledPolicy, after: str) -> Partition:
     stages = _stages(query.ops)
     before = [op for op, stage in zip(query.ops, stages, strict=True) if stage in first]
     behind = [op for op, stage in zip(query.ops, stages, strict=True) if stage not in first]
-    boundary = _crossing(before, [*behind, *compiled.programs[Lifetime.STEP].ops])
+    step = compiled.programs[Lifetime.STEP].ops
+    behind = [*_repeated_appends(before, [*behind, *step]), *behind]
+    boundary = _crossing(before, [*behind, *step])
     computed = {op.output for op in before}
     early = {name: t for name, t in compiled.outputs.items() if t in computed}
     late = {name: t for name, t in compiled.outputs.items() if t not in computed}
@@ -81,15 +84,16 @@ def single_blocks(compiled: CompiledPolicy) -> Iterator[tuple[str, CompiledPolic
     and solver steps read, under their own names, and the policy's results. Solver steps are in none."""
     query, step = compiled.programs[Lifetime.QUERY].ops, compiled.programs[Lifetime.STEP].ops
     stages = _stages(query)
+    states = _states(compiled)
     remaining = [*query, *step]
     computed: set[Tensor] = set()
     for block in dict.fromkeys(stages):
         ops = [op for op, stage in zip(query, stages, strict=True) if stage == block]
         remaining = [op for op in remaining if op not in ops]
-        given = {t: None for op in ops for t in op.operands() if t in computed}
+        given = {t: None for op in ops for t in op.operands() if t in computed and t not in states}
         own = {op.output for op in ops}
         computed |= own
-        outputs = {t.name: t for t in _crossing(ops, remaining)}
+        outputs = {t.name: t for t in _crossing(ops, remaining) if t not in states}
         outputs |= {name: t for name, t in compiled.outputs.items() if t in own}
         yield block, _side(compiled, ops, tuple(given), outputs)
 
@@ -110,9 +114,27 @@ def _stages(ops: Sequence[Op]) -> list[str]:
     return [names[stage[op.output]] for op in ops]
 
 
+def _repeated_appends(before: Sequence[Op], behind: Sequence[Op]) -> list[Op]:
+    """What ``before`` appends to states that ``behind`` reads: it is appended there too, so that not the
+    state but the new keys and values cross. Who does not read the state does not append to it."""
+    needed = {tensor for op in behind for tensor in op.operands()}
+    repeated: list[Op] = []
+    for op in reversed(before):
+        if op.kind == APPEND and op.output in needed:
+            repeated.append(op)
+            needed.update(op.operands())
+    return repeated[::-1]
+
+
 def _crossing(before: Sequence[Op], behind: Sequence[Op]) -> tuple[Tensor, ...]:
-    computed = {op.output for op in before}
+    computed = {op.output for op in before}.difference(op.output for op in behind)
     return tuple(dict.fromkeys(t for op in behind for t in op.operands() if t in computed))
+
+
+def _states(compiled: CompiledPolicy) -> dict[Tensor, KeyValueState]:
+    """The states by all of their versions: what a side does not append itself is there when it begins."""
+    ops = [op for lifetime in RUNTIME_LIFETIMES for op in compiled.programs[lifetime].ops]
+    return versions(compiled.states, ops)
 
 
 def _side(
@@ -121,8 +143,11 @@ def _side(
     """The policy of the query operations ``query``, with ``given`` among its inputs."""
     episode, step = (compiled.programs[lifetime].ops for lifetime in (Lifetime.EPISODE, Lifetime.STEP))
     inputs = {**compiled.inputs, **{tensor.name: tensor for tensor in given}}
-    graph = eliminate_dead_code(Graph(inputs, dict(compiled.constants), [*episode, *query, *step], outputs))
+    ops = [*episode, *query, *step]
+    graph = eliminate_dead_code(Graph(inputs, dict(compiled.constants), ops, outputs, _states(compiled)))
     read = {t for op in graph.ops for t in op.operands()} | set(outputs.values())
+    made = {op.output for op in graph.ops}
+    graph.states = {tensor: state for tensor, state in graph.states.items() if tensor not in made}
     graph.inputs = {name: tensor for name, tensor in inputs.items() if tensor in read}
     return CompiledPolicy(
         programs={lifetime: split_program(graph, lifetime) for lifetime in RUNTIME_LIFETIMES},
@@ -130,4 +155,5 @@ def _side(
         constants=graph.constants,
         inputs=graph.inputs,
         outputs=graph.outputs,
+        states=graph.states,
     )

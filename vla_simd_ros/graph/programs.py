@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from vla_simd_ros.graph.ir import Array, LazyArray, Lifetime, Op, Tensor
+from vla_simd_ros.graph.ir import Array, KeyValueState, LazyArray, Lifetime, Op, Tensor
+from vla_simd_ros.graph.state import StateUse
 
 RUNTIME_LIFETIMES = (Lifetime.EPISODE, Lifetime.QUERY, Lifetime.STEP)
 
@@ -18,7 +19,8 @@ class Program:
     them; ``uses`` the tensors that longer-lived runtime programs left behind (never constants);
     ``provides`` the tensors that must survive this program, because a shorter-lived program reads them
     or because they are outputs of the graph; ``outputs`` those of ``provides`` that are graph outputs,
-    by name. ``constants`` are the tensors of lifetime ``PROCESS`` that the operations read.
+    by name. ``constants`` are the tensors of lifetime ``PROCESS`` that the operations read. ``states`` are
+    those that they append to or read; their versions are in none of the others.
     """
 
     lifetime: Lifetime
@@ -28,6 +30,7 @@ class Program:
     provides: tuple[Tensor, ...]
     outputs: Mapping[str, Tensor]
     constants: tuple[Tensor, ...]
+    states: tuple[StateUse, ...] = ()
 
     def own_inputs(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Its runtime inputs out of ``values``, which may hold those of other programs too."""
@@ -43,7 +46,7 @@ class CompiledPolicy:
     ``constants`` maps every tensor of lifetime PROCESS that a runtime program reads, or that is a graph
     output itself, to its value, in the tensor's dtype and shape, which is computed when it is asked for.
     Policies compiled with one fold cache share these objects, so that packed weights can be shared by
-    identity.
+    identity. ``states`` are the first versions of what the programs append to.
     """
 
     programs: Mapping[Lifetime, Program]
@@ -51,6 +54,7 @@ class CompiledPolicy:
     constants: Mapping[Tensor, LazyArray]
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
+    states: Mapping[Tensor, KeyValueState] = field(default_factory=dict)
 
     @property
     def constant_bytes(self) -> int:

@@ -217,8 +217,7 @@ def _attention(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     assert q is not None and k is not None and v is not None
     _expect_float(q=q, k=k, v=v, bias=bias)
     heads, kv_heads = attrs["heads"], attrs["kv_heads"]
-    if heads < 1 or kv_heads < 1 or heads % kv_heads:
-        raise GraphError(f"{heads} heads over {kv_heads} key-value heads; expected a whole multiple")
+    _check_heads(heads, kv_heads)
     _expect(len(q.shape) == 2 and q.shape[1] % heads == 0, f"q [M, {heads} heads * d]", q=q)
     width = kv_heads * (q.shape[1] // heads)
     fits = len(k.shape) == 2 and k.shape == v.shape and k.shape[1] == width
@@ -228,6 +227,40 @@ def _attention(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
         shared = (1, *shape[1:])
         _expect(bias.shape in (shape, shared), f"bias {list(shape)} or {list(shared)}", bias=bias)
     return q.shape, DType.F32
+
+
+def _append(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    state, keys, values, positions = _present(inputs)
+    _expect_float(state=state, keys=keys, values=values)
+    width = state.shape[1] // 2
+    fits = len(keys.shape) == 2 and keys.shape == values.shape and keys.shape[1] == width
+    _expect(fits, f"keys and values [M, {width}]", state=state, keys=keys, values=values)
+    _expect(keys.shape[0] <= state.shape[0], f"no more than {state.shape[0]} rows", state=state, keys=keys)
+    _expect_positions(keys.shape[0], positions)
+    return state.shape, DType.F32
+
+
+def _cached_attention(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    q, state, positions = _present(inputs)
+    _expect_float(q=q, state=state)
+    heads, kv_heads = attrs["heads"], attrs["kv_heads"]
+    _check_heads(heads, kv_heads)
+    _expect(len(q.shape) == 2 and q.shape[1] % heads == 0, f"q [M, {heads} heads * d]", q=q)
+    width = 2 * kv_heads * (q.shape[1] // heads)
+    fits = len(state.shape) == 2 and state.shape[1] == width
+    _expect(fits, f"a state [rows, {width}] ({kv_heads} key-value heads)", q=q, state=state)
+    _expect_positions(q.shape[0], positions)
+    return q.shape, DType.F32
+
+
+def _expect_positions(rows: int, positions: Tensor) -> None:
+    fits = positions.dtype is DType.I32 and positions.shape == (rows,)
+    _expect(fits, f"positions [{rows}] of int32", positions=positions)
+
+
+def _check_heads(heads: int, kv_heads: int) -> None:
+    if heads < 1 or kv_heads < 1 or heads % kv_heads:
+        raise GraphError(f"{heads} heads over {kv_heads} key-value heads; expected a whole multiple")
 
 
 def _mean_rows(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
@@ -312,6 +345,8 @@ _RULES: dict[str, tuple[str | None, _Rule]] = {
     "softmax": ("x", _softmax),
     "rotary": ("x cos sin", _rotary),
     "attention": ("q k v bias?", _attention),
+    "append": ("state keys values positions", _append),
+    "cached_attention": ("q state positions", _cached_attention),
     "mean_rows": ("x", _mean_rows),
     "concat": (None, _concat),
     "slice": ("x", _slice),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vla_simd_ros.graph.ir import Graph, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import Program
+from vla_simd_ros.graph.state import uses, versions
 
 
 def split_program(graph: Graph, lifetime: Lifetime) -> Program:
@@ -11,9 +12,10 @@ def split_program(graph: Graph, lifetime: Lifetime) -> Program:
     ops = [op for op in graph.ops if op.output.lifetime is lifetime]
     shorter = [op for op in graph.ops if op.output.lifetime > lifetime]
     outputs = {name: t for name, t in graph.outputs.items() if t.lifetime is lifetime}
-    read = _read_by(ops)
+    known = versions(graph.states, graph.ops)
+    read = [tensor for tensor in _read_by(ops) if tensor not in known]
     defined = {op.output for op in ops} | {t for t in graph.inputs.values() if t.lifetime is lifetime}
-    read_elsewhere = [tensor for tensor in _read_by(shorter) if tensor in defined]
+    read_elsewhere = [t for t in _read_by(shorter) if t in defined and t not in known]
     return Program(
         lifetime=lifetime,
         ops=tuple(ops),
@@ -22,6 +24,7 @@ def split_program(graph: Graph, lifetime: Lifetime) -> Program:
         provides=tuple(dict.fromkeys([*read_elsewhere, *outputs.values()])),
         outputs=outputs,
         constants=tuple(t for t in read if t in graph.constants),
+        states=uses(ops, known),
     )
 
 

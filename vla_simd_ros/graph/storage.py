@@ -12,16 +12,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vla_simd_ros.graph.branches import Branch, find_branches
-from vla_simd_ros.graph.ir import DType, Op, Tensor
+from vla_simd_ros.graph.ir import DType, KeyValueState, Op, Tensor
 from vla_simd_ros.graph.memory import Buffer
 from vla_simd_ros.graph.programs import Program
+from vla_simd_ros.graph.state import APPEND, versions
 
 VIEWS = ("slice", "reshape")
+
+_NO_OWNERS = (*VIEWS, APPEND)
 
 # Operations that can write, or read, rows with gaps between them; all others need them without.
 _ANY_ROWS = (
     *("linear", "attention", "layer_norm", "rms_norm", "group_norm", "softmax", "rotary", "transpose"),
-    *("binary", "activation", "film", "embedding", "concat"),
+    *("binary", "activation", "film", "embedding", "concat", "append", "cached_attention"),
 )
 _WRITE_ANY_ROWS = frozenset((*_ANY_ROWS, "conv2d", "resize"))
 _READ_ANY_ROWS = frozenset((*_ANY_ROWS, "mean_rows", "conv2d"))
@@ -71,12 +74,14 @@ class Storage:
     """The places of all tensors of some programs, and the memory of those that own some.
 
     ``copies`` are what remains to be done for a view or concatenation, by its result; there is an entry
-    only where something must be moved.
+    only where something must be moved. ``states`` has the tensors that are versions of a state: their memory
+    is the executor's, and they have no place here.
     """
 
     places: dict[Tensor, Place] = field(default_factory=dict)
     buffers: dict[Tensor, Buffer] = field(default_factory=dict)
     copies: dict[Tensor, list[Copy]] = field(default_factory=dict)
+    states: dict[Tensor, KeyValueState] = field(default_factory=dict)
 
 
 def matrix_shape(tensor: Tensor) -> tuple[int, int]:
@@ -91,7 +96,8 @@ def plan_storage(programs: Sequence[Program], branching: bool = False) -> Storag
     What a program provides is persistent. With ``branching``, branches of a program (see
     :func:`vla_simd_ros.graph.branches.find_branches`) may run at the same time.
     """
-    storage = Storage()
+    begun = {use.before: use.state for program in programs for use in program.states}
+    storage = Storage(states=versions(begun, (op for program in programs for op in program.ops)))
     kept = {tensor for program in programs for tensor in program.provides}
     use = _Use(op for program in programs for op in program.ops)
     for program in programs:
@@ -117,7 +123,7 @@ def _own_place(tensor: Tensor) -> Place:
 def _place(program: Program, kept: set[Tensor], use: _Use, storage: Storage) -> None:
     places = storage.places
     places.update((tensor, _own_place(tensor)) for tensor in program.constants)
-    owners = [*program.inputs.values(), *(op.output for op in program.ops if op.kind not in VIEWS)]
+    owners = [*program.inputs.values(), *(op.output for op in program.ops if op.kind not in _NO_OWNERS)]
     places.update(_joined_parts(program, [tensor for tensor in owners if tensor not in kept], use))
     for tensor in owners:
         places.setdefault(tensor, _own_place(tensor))
@@ -281,7 +287,8 @@ def _touched(program: Program, storage: Storage) -> dict[Tensor, list[int]]:
         touched.setdefault(storage.places[tensor].root, []).append(-1)
     for position, op in enumerate(program.ops):
         for tensor in (op.output, *op.operands()):
-            touched.setdefault(storage.places[tensor].root, []).append(position)
+            if tensor not in storage.states:
+                touched.setdefault(storage.places[tensor].root, []).append(position)
     return touched
 
 

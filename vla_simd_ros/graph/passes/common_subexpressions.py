@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vla_simd_ros.graph.ir import Graph, Op, Tensor
 from vla_simd_ros.graph.passes.rewriting import attrs_key
 
@@ -20,4 +22,4 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
             seen[key] = op.output
             ops.append(Op(op.kind, inputs, op.output, op.attrs))
     outputs = {name: same.get(tensor, tensor) for name, tensor in graph.outputs.items()}
-    return Graph(dict(graph.inputs), dict(graph.constants), ops, outputs)
+    return replace(graph, ops=ops, outputs=outputs)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vla_simd_ros.graph.ir import Graph, Op
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """The graph without operations and constants that no output depends on; inputs stay declared."""
+    """The graph without operations, constants and states that no output depends on; inputs stay declared."""
     live = set(graph.outputs.values())
     kept: list[Op] = []
     for op in reversed(graph.ops):
@@ -14,4 +16,5 @@ def eliminate_dead_code(graph: Graph) -> Graph:
             live.update(op.operands())
             kept.append(op)
     constants = {tensor: value for tensor, value in graph.constants.items() if tensor in live}
-    return Graph(dict(graph.inputs), constants, kept[::-1], dict(graph.outputs))
+    states = {tensor: state for tensor, state in graph.states.items() if tensor in live}
+    return replace(graph, constants=constants, ops=kept[::-1], states=states)

@@ -8,6 +8,7 @@ on float32: positions are projected and rounded part by part.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def fold_constants(graph: Graph, cache: FoldCache) -> Graph:
     read = dict.fromkeys(t for op in runtime for t in op.operands())
     read.update(dict.fromkeys(graph.outputs.values()))
     results: dict[Tensor, LazyArray] = {t: values[t] for t in read if t.lifetime is Lifetime.PROCESS}
-    return Graph(dict(graph.inputs), results, runtime, dict(graph.outputs))
+    return replace(graph, constants=results, ops=runtime)
 
 
 def _fold(op: Op, operands: Sequence[LazyArray | None], cache: FoldCache) -> LazyArray:

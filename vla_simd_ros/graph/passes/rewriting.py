@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vla_simd_ros.graph.ir import Graph, LazyArray, Op, Tensor
@@ -17,12 +18,7 @@ def attrs_key(attrs: Mapping[str, Any]) -> AttrsKey:
 
 def with_ops(graph: Graph, ops: Sequence[Op], constants: Mapping[Tensor, LazyArray] | None = None) -> Graph:
     """``graph`` with other operations, and with ``constants`` besides its own."""
-    return Graph(
-        inputs=dict(graph.inputs),
-        constants={**graph.constants, **(constants or {})},
-        ops=list(ops),
-        outputs=dict(graph.outputs),
-    )
+    return replace(graph, constants={**graph.constants, **(constants or {})}, ops=list(ops))
 
 
 def use_counts(graph: Graph) -> dict[Tensor, int]:
