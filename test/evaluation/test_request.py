@@ -51,6 +51,10 @@ def test_limits() -> None:
         ({"episodes": 0}, "0 episodes, expected at least 1"),
         ({"seconds": 0.0}, "0.0 s for an episode"),
         ({"seconds": float("nan")}, "nan s for an episode"),
+        (
+            {"shuffle": "only", "world": "libero-10", "checkpoints": ("a",)},
+            "the tasks of 'libero-10' lack each other's things, expected libero-goal to shuffle in",
+        ),
         ({"shuffle": "twice"}, "shuffle is 'twice', expected one of beside, only"),
     ],
 )

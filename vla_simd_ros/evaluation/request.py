@@ -8,7 +8,7 @@ from typing import Any
 
 from vla_simd_ros.evaluation.episodes import FIRST_SEED, chosen, plan, shuffled
 from vla_simd_ros.evaluation.execution import Execution
-from vla_simd_ros.evaluation.libero_world import STATES_PER_TASK, SUITES, suite_limits
+from vla_simd_ros.evaluation.libero_world import SHUFFLED_SUITE, STATES_PER_TASK, SUITES, suite_limits
 from vla_simd_ros.evaluation.world import Episode, EvaluationError, Limits
 
 TASK = "task"
@@ -55,6 +55,10 @@ class Request:
             raise EvaluationError(f"{self.seconds} s for an episode, expected more than 0, at most 3600")
         if self.shuffle and self.shuffle not in SHUFFLES:
             raise EvaluationError(f"shuffle is '{self.shuffle}', expected one of {', '.join(SHUFFLES)}")
+        if self.shuffle and self.world not in (TASK, SHUFFLED_SUITE):
+            raise EvaluationError(
+                f"the tasks of '{self.world}' lack each other's things, expected {SHUFFLED_SUITE} to shuffle in"
+            )
 
     def trials(self, known: Sequence[str]) -> dict[bool, list[Episode]]:
         """The episodes in a world with these instructions: as they are (False) and shuffled (True), as asked.

@@ -113,6 +113,7 @@ def evaluate(
 
     with heartbeat(status):
         for episode in episodes:
+            watch(0)
             results.append(run_episode(world, pilot, episode, limits, watch))
     outcome = Outcome(condition, tuple(results), world.period_ns * 1e-9)
     say(f"  {outcome.success} of the episodes succeeded")
