@@ -57,7 +57,8 @@ class Request:
             raise EvaluationError(f"shuffle is '{self.shuffle}', expected one of {', '.join(SHUFFLES)}")
         if self.shuffle and self.world not in (TASK, SHUFFLED_SUITE):
             raise EvaluationError(
-                f"the tasks of '{self.world}' lack each other's things, expected {SHUFFLED_SUITE} to shuffle in"
+                f"the tasks of '{self.world}' lack each other's things, "
+                f"expected {SHUFFLED_SUITE} to shuffle in"
             )
 
     def trials(self, known: Sequence[str]) -> dict[bool, list[Episode]]:
