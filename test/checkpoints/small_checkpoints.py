@@ -32,6 +32,20 @@ TEXT: dict[str, Any] = {
     "text_config.num_heads": 4,
     "tokenizer_max_length": 8,
 }
+BERT: dict[str, Any] = {
+    "text_config.model_type": "bert",
+    "text_config.hidden_size": 24,
+    "text_config.num_hidden_layers": 2,
+    "text_config.num_attention_heads": 3,
+    "text_config.intermediate_size": 40,
+    "text_config.vocab_size": 900,
+    "text_config.max_position_embeddings": 12,
+    "tokenizer_max_length": 8,
+}
+WITH_BERT: dict[str, Any] = {
+    "settings": BERT,
+    "without": tuple(name for name in TEXT if name.startswith("text_config.")),
+}
 SMOLVLA: dict[str, Any] = {
     "num_vlm_layers": 4,
     "resize_imgs_with_padding": [32, 32],
@@ -152,5 +166,5 @@ def random_inputs(spec: PolicySpec, tokens: int = 0, seed: int = 0) -> dict[str,
         values["prefix"] = rng.normal(size=(spec.chunk_size, spec.action_dim)).astype(np.float32)
         values["prefix_weights"] = rng.uniform(size=(spec.chunk_size, 1)).astype(np.float32)
     if tokens:
-        values["token_ids"] = rng.integers(2, 30000, tokens).astype(np.int32)
+        values["token_ids"] = rng.integers(2, 800, tokens).astype(np.int32)
     return values

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_checkpoints import random_inputs, with_config
+from small_checkpoints import BERT, WITH_BERT, random_inputs, with_config
 
 from vla_simd_ros.checkpoints import Checkpoint, CheckpointError
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor, run_graph
@@ -24,7 +24,14 @@ def value(values: dict[Any, Array], name: str) -> Array:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"settings": {"use_film": False}}, {"sizes": {"pre_norm": True}}], ids=str
+    "changes",
+    [
+        {},
+        {"settings": {"use_film": False}},
+        {"sizes": {"pre_norm": True}},
+        {**WITH_BERT, "settings": {**BERT, "backbone_width": 8}},
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("tokens", [1, 8])
 def test_programs_compute_what_the_network_says(
@@ -44,6 +51,13 @@ def test_programs_compute_what_the_network_says(
 def test_its_specification_names_the_longest_instruction(checkpoint: Open) -> None:
     spec = ImpactPolicy(checkpoint("impact")).spec
     assert (spec.type, spec.uses_instruction, spec.max_instruction_tokens) == ("impact", True, 8)
+
+
+def test_a_narrow_backbone_is_modulated_in_its_own_widths(checkpoint: Open) -> None:
+    policy = ImpactPolicy(checkpoint("impact", settings={"backbone_width": 8}))
+    graph = policy.build(2)
+    gammas = {op.output.name: op.output.shape for op in graph.ops if ".gamma." in op.output.name}
+    assert list(gammas.values()) == [(1, 8), (1, 16), (1, 32), (1, 64)]
 
 
 def test_text_comes_last(checkpoint: Open) -> None:

@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--image-size",
-        type=_image_size,
+        type=image_size,
         metavar="HxW",
         help="pixels of cameras without a size of their own (default: 480x640; octo: 256x256 and "
         "128x128; minddrive and orion: 160x320, full size 320x640)",
@@ -76,7 +76,7 @@ def add_parser(commands: Any) -> None:
         "--set",
         action="append",
         default=[],
-        type=_setting,
+        type=setting,
         metavar="FIELD=VALUE",
         help="any other field of config.json, nested ones with dots: text_config.num_layers=2",
     )
@@ -119,7 +119,7 @@ def _chosen_cameras(
     return tuple(Camera(name, *(given or size or sizes.get(name, usual))) for name, given in named)
 
 
-def _image_size(text: str) -> tuple[int, int]:
+def image_size(text: str) -> tuple[int, int]:
     height, separator, width = text.partition("x")
     if not (separator and height.isdecimal() and width.isdecimal()):
         raise argparse.ArgumentTypeError(f"'{text}' is no image size, expected HEIGHTxWIDTH, e.g. 480x640")
@@ -134,11 +134,11 @@ def _cameras(text: str) -> list[tuple[str, tuple[int, int] | None]]:
         name, separator, size = entry.partition(":")
         if not name:
             raise argparse.ArgumentTypeError(f"'{text}' has a camera without a name, expected NAME[:HxW],...")
-        cameras.append((name, _image_size(size) if separator else None))
+        cameras.append((name, image_size(size) if separator else None))
     return cameras
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
     field, separator, value = text.partition("=")
     if not (field and separator):
         raise argparse.ArgumentTypeError(f"'{text}' is no setting, expected FIELD=VALUE")

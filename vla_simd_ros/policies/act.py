@@ -64,6 +64,7 @@ class ActNetwork:
             config.backbone,
             Weights(checkpoint.weights, "model.backbone."),
             stage_name,
+            width=config.backbone_width,
             dilated=config.dilated,
         )
 

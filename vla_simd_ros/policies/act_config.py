@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.checkpoints.features import Feature
 from vla_simd_ros.policies.base import PolicySpec
+from vla_simd_ros.policies.blocks.resnet import PUBLISHED_WIDTH
 from vla_simd_ros.policies.blocks.transformer import TransformerConfig
 from vla_simd_ros.policies.config_fields import (
     action_feature,
@@ -31,6 +32,7 @@ class ActConfig:
     env_state: Feature | None
     action: Feature
     backbone: str
+    backbone_width: int
     dilated: bool
     transformer: TransformerConfig
     encoder_layers: int
@@ -68,6 +70,7 @@ def read_act_config(
         env_state=env_state_feature(checkpoint),
         action=action_feature(checkpoint),
         backbone=checkpoint.option("vision_backbone", str, "resnet18"),
+        backbone_width=positive(checkpoint, "backbone_width", PUBLISHED_WIDTH),
         dilated=checkpoint.option("replace_final_stride_with_dilation", bool, False),
         transformer=_transformer(checkpoint),
         encoder_layers=positive(checkpoint, "n_encoder_layers", encoder_layers),

@@ -1,13 +1,10 @@
 """IMPACT: ACT that is told what to do.
 
-A frozen T5 encodes the instruction. Its projected states join the encoder's sequence, after the cameras;
-their mean modulates the feature map of each backbone stage (FiLM).
+A frozen text encoder (T5 or BERT) reads the instruction. Its projected states join the encoder's sequence,
+after the cameras; their mean modulates the feature map of each backbone stage (FiLM).
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from vla_simd_ros.checkpoints.checkpoint import DEFAULT_MAX_TOKENS, Checkpoint
 from vla_simd_ros.checkpoints.errors import CheckpointError
@@ -17,11 +14,8 @@ from vla_simd_ros.graph.ir import DType, Graph, Lifetime, Tensor
 from vla_simd_ros.policies.act import ActNetwork, Film
 from vla_simd_ros.policies.act_config import read_act_config
 from vla_simd_ros.policies.base import PolicySpec
-from vla_simd_ros.policies.blocks.t5 import embedding_name, read_t5_config, t5_encoder
+from vla_simd_ros.policies.blocks.text_encoder import read_text_encoder
 from vla_simd_ros.policies.blocks.transformer import Sequence
-from vla_simd_ros.policies.weights import TensorSource, Weights
-
-_TEXT_MODEL = "model.text.model."
 
 
 class ImpactPolicy:
@@ -38,10 +32,7 @@ class ImpactPolicy:
             "text_pos_embed.weight", (self._max_tokens, self._config.transformer.width)
         )
         self._use_film = checkpoint.option("use_film", bool, True)
-        source, names, stated, prefix = _text_encoder(checkpoint)
-        self._text_weights = Weights(source, prefix)
-        self._text_config = read_t5_config(self._text_weights, names, stated)
-        self._embedding = embedding_name(names)
+        self._text_encoder = read_text_encoder(checkpoint, self._max_tokens)
         _check_film_head(checkpoint, self._use_film)
 
     @property
@@ -51,7 +42,7 @@ class ImpactPolicy:
 
     def check_stored(self) -> None:
         """The text encoder's word embeddings may be used where they are stored."""
-        self._text_weights.check_mapped()
+        self._text_encoder.check_stored()
 
     def build(self, tokens: int | None = None) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""
@@ -61,7 +52,7 @@ class ImpactPolicy:
             )
         b = Builder()
         ids = b.input("token_ids", (tokens,), DType.I32, Lifetime.EPISODE)
-        states = t5_encoder(b, ids, self._text_config, self._text_weights, self._embedding)
+        states = self._text_encoder.build(b, ids)
         film = self._film(b, states) if self._use_film else None
         observed = self._network.observe(b, film)
         # Last in the sequence, so that the positions for a short instruction are the first rows of all.
@@ -73,7 +64,7 @@ class ImpactPolicy:
         width = self._config.transformer.width
         weights = self._network.weights
         with b.block("tokens"):
-            weight = weights.constant(b, "text_input_proj.weight", width, self._text_config.width)
+            weight = weights.constant(b, "text_input_proj.weight", width, self._text_encoder.width)
             bias = weights.constant(b, "text_input_proj.bias", width)
             tokens = b.linear(states, weight, bias, name="text")
             table = weights.constant(b, "text_pos_embed.weight", self._max_tokens, width)
@@ -86,7 +77,7 @@ class ImpactPolicy:
         weights = self._network.weights
         with b.block("film"):
             mean = b.mean_rows(states, name="mean_state")
-            weight = weights.constant(b, "film_head.net.weight", 2 * total, self._text_config.width)
+            weight = weights.constant(b, "film_head.net.weight", 2 * total, self._text_encoder.width)
             bias = weights.constant(b, "film_head.net.bias", 2 * total)
             coefficients = b.linear(mean, weight, bias, name="coefficients")
             film = []
@@ -99,19 +90,6 @@ class ImpactPolicy:
                 film.append((gamma, beta))
                 start += count
         return film
-
-
-def _text_encoder(checkpoint: Checkpoint) -> tuple[TensorSource, Mapping[str, Any], Mapping[str, Any], str]:
-    """Weights of the text encoder, their names without prefix, its stated sizes, and the prefix.
-
-    The encoder is frozen in training, so it may have been left out of the weights and kept beside them.
-    """
-    inside = {name[len(_TEXT_MODEL) :]: None for name in checkpoint.tensors if name.startswith(_TEXT_MODEL)}
-    if inside:
-        stated = checkpoint.option("text_config", dict, {})
-        return checkpoint.weights, inside, stated, _TEXT_MODEL
-    stated, tensors = checkpoint.text_encoder()
-    return tensors, tensors, stated, ""
 
 
 def _check_film_head(checkpoint: Checkpoint, use_film: bool) -> None:

@@ -1,19 +1,20 @@
-"""IMPACT in PyTorch: the network that is trained, and the reference that the engine is compared with.
+"""IMPACT and ACT in PyTorch: what is trained, and the reference that the engine is compared with.
 
-Text is padded to its full length and masked, as batched training needs it.
+ACT is IMPACT without an instruction. Text is padded and masked, as batched training needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vla_simd_ros.training.resnet import ResNet
-from vla_simd_ros.training.t5 import T5Config, T5Encoder
+from vla_simd_ros.training.resnet import PUBLISHED_WIDTH, ResNet
+from vla_simd_ros.training.t5 import T5Config
+from vla_simd_ros.training.text_encoder import TextConfig, make_text_encoder, read_text_config
 from vla_simd_ros.training.transformer import (
     Decoder,
     Encoder,
@@ -22,10 +23,17 @@ from vla_simd_ros.training.transformer import (
     sine_positions_2d,
 )
 
+# The published sizes of ACT where they are others than IMPACT's.
+_ACT = {"chunk_size": 100, "n_encoder_layers": 4, "n_decoder_layers": 1}
+
 
 @dataclass(frozen=True)
 class ImpactConfig(LayerConfig):
-    """Fields of config.json that shape the network or its loss; dimension 0 means no such input."""
+    """Fields of config.json that shape the network or its loss; dimension 0 means no such input.
+
+    Without a ``text_config`` the network is ACT: it takes no instruction, and names its backbone's stages as
+    torchvision does.
+    """
 
     state_dim: int = 6
     env_state_dim: int = 0
@@ -35,16 +43,19 @@ class ImpactConfig(LayerConfig):
     n_decoder_layers: int = 4
     n_vae_encoder_layers: int = 4
     vision_backbone: str = "resnet18"
+    backbone_width: int = PUBLISHED_WIDTH
     use_vae: bool = True
     latent_dim: int = 32
     kl_weight: float = 10.0
     use_film: bool = True
     vae_sees_language: bool = True
     tokenizer_max_length: int = 32
-    text_config: T5Config = field(default_factory=T5Config)
+    text_config: TextConfig | None = field(default_factory=T5Config)
 
     @classmethod
-    def from_json(cls, config: Mapping[str, Any], text_config: Mapping[str, Any]) -> ImpactConfig:
+    def from_json(
+        cls, config: Mapping[str, Any], text_config: Mapping[str, Any] | None = None
+    ) -> ImpactConfig:
         """From the content of a checkpoint's config.json and of its text encoder's configuration.
 
         Fields that are absent have the published sizes; fields of no consequence here are passed over.
@@ -54,14 +65,14 @@ class ImpactConfig(LayerConfig):
             "state_dim": _width(inputs, "STATE"),
             "env_state_dim": _width(inputs, "ENV"),
             "action_dim": _width(outputs, "ACTION"),
-            "text_config": T5Config(**_known(T5Config, text_config)),
         }
-        return cls(**_known(cls, config) | widths)
-
-
-def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are fields of data class ``cls``."""
-    return {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        if config.get("type") == "act":
+            given: dict[str, Any] = {**_ACT, **config, "use_film": False, "vae_sees_language": False}
+            text = None
+        else:
+            given, text = dict(config), read_text_config(text_config or {})
+        known = {f.name: given[f.name] for f in fields(cls) if f.name in given}
+        return cls(**{**known, **widths, "text_config": text})
 
 
 def _width(features: Mapping[str, Any], kind: str) -> int:
@@ -70,27 +81,34 @@ def _width(features: Mapping[str, Any], kind: str) -> int:
 
 @dataclass(frozen=True)
 class ImpactInputs:
-    """A batch of normalized observations: images ``[B, 3, H, W]`` in the policy's order of cameras."""
+    """A batch of normalized observations: images ``[B, 3, H, W]`` in the policy's order of cameras.
+
+    The instruction is given by its tokens, ``[B, n]`` with a mask that is true for text; ``text_states`` are
+    what the frozen encoder makes of them, where that is known already.
+    """
 
     images: Sequence[Tensor]
     state: Tensor | None
     env_state: Tensor | None
-    token_ids: Tensor
-    token_mask: Tensor
+    token_ids: Tensor | None = None
+    token_mask: Tensor | None = None
+    text_states: Tensor | None = None
 
 
 class ImpactPolicy(nn.Module):
     """The network under the name that checkpoints give it, and its training loss."""
 
-    def __init__(self, config: ImpactConfig) -> None:
+    def __init__(self, config: ImpactConfig, norm: Callable[[int], nn.Module] | None = None) -> None:
         super().__init__()
         self.config = config
-        self.model = Impact(config)
+        self.model = Impact(config, norm)
 
     @torch.no_grad()
     def predict(self, inputs: ImpactInputs) -> Tensor:
         """Normalized actions ``[B, chunk, A]`` for the most likely latent, zero."""
-        size = inputs.token_ids.shape[0]
+        first = inputs.images[0] if inputs.images else inputs.env_state
+        assert first is not None
+        size = first.shape[0]
         weight = self.model.action_head.weight
         latent = torch.zeros(size, self.config.latent_dim, dtype=weight.dtype, device=weight.device)
         states = self.model.encode_text(inputs)
@@ -122,20 +140,22 @@ class ImpactPolicy(nn.Module):
     def train(self, mode: bool = True) -> ImpactPolicy:
         """The text encoder is frozen: it never trains."""
         super().train(mode)
-        self.model.text.eval()
+        if self.config.text_config is not None:
+            self.model.text.eval()
         return self
 
 
 class Impact(nn.Module):
-    """The network. Parameter names are those of IMPACT checkpoints."""
+    """The network, its parameters named as in checkpoints; ``norm`` replaces the backbone's frozen norms."""
 
-    def __init__(self, config: ImpactConfig) -> None:
+    def __init__(self, config: ImpactConfig, norm: Callable[[int], nn.Module] | None = None) -> None:
         super().__init__()
         self.config = config
-        width, text = config.dim_model, config.text_config.d_model
-        self.backbone = ResNet(config.vision_backbone)
-        self.text = nn.ModuleDict({"model": T5Encoder(config.text_config)})
-        self.text.requires_grad_(False)
+        width = config.dim_model
+        text = config.text_config.d_model if config.text_config else 0
+        self.backbone = ResNet(
+            config.vision_backbone, config.backbone_width, norm, torchvision_names=not text
+        )
         self.encoder = Encoder(config, config.n_encoder_layers)
         self.decoder = Decoder(config, config.n_decoder_layers)
         self.encoder_latent_input_proj = nn.Linear(config.latent_dim, width)
@@ -144,19 +164,25 @@ class Impact(nn.Module):
         if config.env_state_dim:
             self.encoder_env_state_input_proj = nn.Linear(config.env_state_dim, width)
         self.encoder_img_feat_input_proj = nn.Conv2d(self.backbone.channels[-1], width, 1)
-        self.text_input_proj = nn.Linear(text, width)
         vectors = 1 + bool(config.state_dim) + bool(config.env_state_dim)
         self.encoder_1d_feature_pos_embed = nn.Embedding(vectors, width)
-        self.text_pos_embed = nn.Embedding(config.tokenizer_max_length, width)
         self.decoder_pos_embed = nn.Embedding(config.chunk_size, width)
         self.action_head = nn.Linear(width, config.action_dim)
-        if config.use_film:
-            self.film_head = FilmHead(text, self.backbone.channels)
+        if config.text_config is not None:
+            self._add_text(config.text_config, width)
         if config.use_vae:
             self._add_vae(width, text)
         for parameter in (*self.encoder.parameters(), *self.decoder.parameters()):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
+
+    def _add_text(self, text: TextConfig, width: int) -> None:
+        self.text = nn.ModuleDict({"model": make_text_encoder(text)})
+        self.text.requires_grad_(False)
+        self.text_input_proj = nn.Linear(text.d_model, width)
+        self.text_pos_embed = nn.Embedding(self.config.tokenizer_max_length, width)
+        if self.config.use_film:
+            self.film_head = FilmHead(text.d_model, self.backbone.channels)
 
     def _add_vae(self, width: int, text: int) -> None:
         config = self.config
@@ -174,21 +200,25 @@ class Impact(nn.Module):
         positions = sine_positions_1d(tokens + config.chunk_size, width)
         self.register_buffer("vae_encoder_pos_enc", positions[None])
 
-    def encode_text(self, inputs: ImpactInputs) -> Tensor:
-        """Text states ``[B, n, d_model]``; padded rows hold values that nobody may read."""
+    def encode_text(self, inputs: ImpactInputs) -> Tensor | None:
+        """Text states ``[B, n, d_model]``, None without text; nobody may read what padded rows hold."""
+        if self.config.text_config is None or inputs.text_states is not None:
+            return inputs.text_states
         states: Tensor = self.text["model"](inputs.token_ids, inputs.token_mask)
         return states
 
-    def decode_actions(self, inputs: ImpactInputs, states: Tensor, latent: Tensor) -> Tensor:
+    def decode_actions(self, inputs: ImpactInputs, states: Tensor | None, latent: Tensor) -> Tensor:
         """Normalized actions for a latent ``[B, latent_dim]``."""
         tokens, positions = self._vector_tokens(inputs, latent)
         self._add_image_tokens(inputs, states, tokens, positions)
-        tokens.append(self.text_input_proj(states))
-        positions.append(self.text_pos_embed.weight[: states.shape[1]])
+        padding = None
+        if states is not None:
+            mask = _mask(inputs)
+            padding = torch.cat((mask.new_zeros(len(mask), sum(t.shape[1] for t in tokens)), ~mask), dim=1)
+            tokens.append(self.text_input_proj(states))
+            positions.append(self.text_pos_embed.weight[: states.shape[1]])
         x = torch.cat(tokens, dim=1)
         place = torch.cat(positions).to(x.dtype)
-        padding = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
-        padding[:, -states.shape[1] :] = ~inputs.token_mask
         memory = self.encoder(x, place, padding)
         queries = self.decoder_pos_embed.weight
         blank = x.new_zeros(x.shape[0], *queries.shape)
@@ -197,15 +227,15 @@ class Impact(nn.Module):
         return actions
 
     def encode_actions(
-        self, inputs: ImpactInputs, states: Tensor, actions: Tensor, is_pad: Tensor
+        self, inputs: ImpactInputs, states: Tensor | None, actions: Tensor, is_pad: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Mean and logarithm of the variance of the latent, ``[B, latent_dim]`` each."""
         size = actions.shape[0]
         tokens = [self.vae_encoder_cls_embed.weight.expand(size, 1, -1)]
         if self.config.state_dim:
             tokens.append(self.vae_encoder_robot_state_input_proj(inputs.state)[:, None])
-        if self.config.vae_sees_language:
-            instruction = mean_state(states, inputs.token_mask)
+        if states is not None and self.config.vae_sees_language:
+            instruction = mean_state(states, _mask(inputs))
             tokens.append(self.vae_encoder_language_input_proj(instruction)[:, None])
         padding = torch.cat((is_pad.new_zeros(size, len(tokens)), is_pad), dim=1)
         tokens.append(self.vae_encoder_action_input_proj(actions))
@@ -222,10 +252,11 @@ class Impact(nn.Module):
         return tokens, [self.encoder_1d_feature_pos_embed.weight]
 
     def _add_image_tokens(
-        self, inputs: ImpactInputs, states: Tensor, tokens: list[Tensor], positions: list[Tensor]
+        self, inputs: ImpactInputs, states: Tensor | None, tokens: list[Tensor], positions: list[Tensor]
     ) -> None:
-        mean = mean_state(states, inputs.token_mask)
-        modulation = self.film_head(mean) if self.config.use_film else None
+        modulation = None
+        if states is not None and self.config.use_film:
+            modulation = self.film_head(mean_state(states, _mask(inputs)))
         for image in inputs.images:
             features = self.encoder_img_feat_input_proj(self.backbone(image, modulation))
             height, width = features.shape[2:]
@@ -248,6 +279,12 @@ class FilmHead(nn.Module):
         """One ``(gamma, beta)`` of ``[B, C]`` for each stage."""
         gammas, betas = self.net(mean).chunk(2, dim=-1)
         return list(zip(gammas.split(self.channels, -1), betas.split(self.channels, -1), strict=True))
+
+
+def _mask(inputs: ImpactInputs) -> Tensor:
+    if inputs.token_mask is None:
+        raise ValueError("the instruction's mask is missing, expected one beside its tokens or states")
+    return inputs.token_mask
 
 
 def mean_state(states: Tensor, mask: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Runs the PyTorch IMPACT from a checkpoint folder on raw observations."""
+"""Runs the PyTorch IMPACT or ACT from a checkpoint folder on raw observations."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from vla_simd_ros.checkpoints.normalization import Normalizer
 from vla_simd_ros.training.impact import ImpactConfig, ImpactInputs, ImpactPolicy
 
 _TEXT_PREFIX = "model.text.model."
+# Parts of published text encoders that no policy reads.
+_UNREAD = (f"{_TEXT_PREFIX}pooler.", f"{_TEXT_PREFIX}embeddings.position_ids")
 
 
 def load_impact(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> ImpactPolicy:
@@ -22,9 +24,13 @@ def load_impact(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> I
 
     Raises `CheckpointError` if tensors are missing, unexpected or of another shape.
     """
-    weights = {name: torch.from_numpy(np.array(values)) for name, values in checkpoint.tensors.items()}
+    weights = {
+        name: torch.from_numpy(np.array(checkpoint.tensors[name]))
+        for name in checkpoint.tensors
+        if not name.startswith(_UNREAD)
+    }
     text_config = checkpoint.option("text_config", dict, {})
-    if not any(name.startswith(_TEXT_PREFIX) for name in weights):
+    if checkpoint.type != "act" and not any(name.startswith(_TEXT_PREFIX) for name in weights):
         # The encoder is frozen in training, so it may have been left out and kept beside the weights.
         text_config, text = checkpoint.text_encoder()
         weights |= {_TEXT_PREFIX + name: torch.from_numpy(np.array(text[name])) for name in text}
@@ -42,7 +48,7 @@ class ImpactPredictor:
     def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> None:
         self._checkpoint = checkpoint
         self._dtype = dtype
-        self._tokenizer = checkpoint.tokenizer()
+        self._tokenizer = checkpoint.tokenizer() if checkpoint.type != "act" else None
         self.policy = load_impact(checkpoint, dtype)
 
     def predict(
@@ -50,17 +56,15 @@ class ImpactPredictor:
         images: Mapping[str, npt.NDArray[np.uint8]],
         state: npt.NDArray[np.float32] | None,
         env_state: npt.NDArray[np.float32] | None,
-        instruction: str,
+        instruction: str = "",
     ) -> npt.NDArray[Any]:
         """Actions ``[chunk, A]`` for ``[H, W, 3]`` images by camera and vectors in robot units."""
-        ids, mask = self._tokens(instruction)
         frames = [self._image(feature, images[name]) for name, feature in self._checkpoint.cameras.items()]
         inputs = ImpactInputs(
             frames,
             self._vector(FeatureKind.STATE, state),
             self._vector(FeatureKind.ENV, env_state),
-            ids,
-            mask,
+            *self._tokens(instruction),
         )
         actions = self.policy.predict(inputs)[0]
         (unnormalizer,) = self._checkpoint.unnormalizers.values()
@@ -68,7 +72,9 @@ class ImpactPredictor:
         robot: npt.NDArray[Any] = (actions * scale + offset).numpy()
         return robot
 
-    def _tokens(self, instruction: str) -> tuple[Tensor, Tensor]:
+    def _tokens(self, instruction: str) -> tuple[Tensor, Tensor] | tuple[()]:
+        if self._tokenizer is None:
+            return ()
         ids = self._tokenizer.encode(instruction)
         padding = self._tokenizer.max_tokens - len(ids)
         padded = torch.tensor([ids + [0] * padding])

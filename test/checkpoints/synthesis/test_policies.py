@@ -101,6 +101,26 @@ def hollow(shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(np.float32(0), shape)
 
 
+def test_an_impact_with_bert_has_its_tokenizer_and_its_width() -> None:
+    settings = {"text_config.model_type": "bert", "text_config.num_hidden_layers": 1}
+    recipe = impact_recipe(Options(sizes=TINY, settings={**settings, "backbone_width": 8}))
+
+    tensors = recipe.tensors
+    assert recipe.config["text_model"] == "sentence-transformers/all-MiniLM-L6-v2"
+    assert recipe.files["tokenizer.json"]["model"]["type"] == "WordPiece"
+    assert tensors["model.text.model.embeddings.word_embeddings.weight"].shape == (30522, 384)
+    assert tensors["model.text_input_proj.weight"].shape[1] == 384
+    assert tensors["model.film_head.net.weight"].shape == (2 * (8 + 16 + 32 + 64), 384)
+    assert tensors["model.backbone.conv1.weight"].shape == (8, 3, 7, 7)
+
+
+def test_lerobots_act_has_no_field_for_the_width_of_its_backbone() -> None:
+    assert "backbone_width" not in act_recipe(Options(sizes=TINY)).config
+    narrow = act_recipe(Options(sizes=TINY, settings={"backbone_width": 16}))
+    assert narrow.config["backbone_width"] == 16
+    assert narrow.tensors["model.encoder_img_feat_input_proj.weight"].shape[1] == 128
+
+
 def test_a_turbovla_folder_has_its_backbones_and_its_tokenizer() -> None:
     settings = {f"vision_config.{name}": 32 for name in ("hidden_size", "intermediate_size")}
     settings |= {f"text_config.{name}": 24 for name in ("hidden_size", "intermediate_size")}
@@ -182,6 +202,22 @@ def test_bottleneck_backbone() -> None:
             {"settings": {"text_config.d_ff": 0}},
             "text_config.d_ff is 0, expected a positive number",
         ),
+        (
+            "impact",
+            {"settings": {"text_config.model_type": "gpt"}},
+            "text_config.model_type is 'gpt', expected one of t5, bert",
+        ),
+        (
+            "impact",
+            {"settings": {"text_config.model_type": "bert", "text_config.hidden_size": 100}},
+            "text_config.hidden_size is 100, expected a multiple of 12 heads",
+        ),
+        (
+            "impact",
+            {"settings": {"text_config.model_type": "bert", "text_config.max_position_embeddings": 31}},
+            r"max_position_embeddings is 31, expected 32 \(tokenizer_max_length\) or more",
+        ),
+        ("act", {"settings": {"backbone_width": 0}}, "backbone_width is 0, expected 1 or more"),
         ("diffusion", {"state_dim": 0}, "diffusion needs a state, got a width of 0"),
         ("diffusion", {"cameras": ()}, "diffusion needs a camera or an environment state, got neither"),
         ("diffusion", {"cameras": (*TOP, Camera("b", 4, 4))}, "diffusion needs cameras of one size"),

@@ -9,10 +9,11 @@ import numpy as np
 from vla_simd_ros.checkpoints.synthesis import features
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options, apply_options
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
-from vla_simd_ros.checkpoints.synthesis.resnet import add_resnet, output_channels
+from vla_simd_ros.checkpoints.synthesis.resnet import PUBLISHED_WIDTH, add_resnet, stage_channels
 from vla_simd_ros.checkpoints.synthesis.transformer import add_decoder, add_encoder
 from vla_simd_ros.checkpoints.synthesis.weights import F32, WeightMaker, require_room
 
+BACKBONE_WIDTH = "backbone_width"
 SIZE_FIELDS = {
     "chunk_size": "chunk_size",
     "encoder_layers": "n_encoder_layers",
@@ -27,16 +28,28 @@ SIZE_FIELDS = {
 
 def act_recipe(options: Options) -> Recipe:
     """A random ACT. Only configuration fields that every LeRobot since 0.4 knows are written."""
-    config = act_config("act", options)
-    apply_options(config, SIZE_FIELDS, "act", options)
-    finish_act_config(config, options)
+    config = finished_act_config(options)
     make = WeightMaker(options.seed)
     add_act_weights(make, config, options, vae_tokens=1 + bool(options.state_dim))
     if options.cameras:
-        add_resnet(make, "model.backbone", config["vision_backbone"], lambda stage: f"layer{stage + 1}")
+        add_resnet(
+            make,
+            "model.backbone",
+            config["vision_backbone"],
+            lambda stage: f"layer{stage + 1}",
+            base=backbone_width(config),
+        )
     return Recipe(
         config, make.tensors, features.preprocessor_steps(config), features.postprocessor_steps(config)
     )
+
+
+def finished_act_config(options: Options) -> dict[str, Any]:
+    """ACT's config.json, complete and checked. Raises `OptionError`."""
+    config = act_config("act", options)
+    apply_options(config, SIZE_FIELDS, "act", options)
+    finish_act_config(config, options)
+    return config
 
 
 def act_config(policy: str, options: Options) -> dict[str, Any]:
@@ -47,6 +60,7 @@ def act_config(policy: str, options: Options) -> dict[str, Any]:
         "n_action_steps": None,
         "normalization_mapping": features.normalization_mapping(options),
         "vision_backbone": "resnet18",
+        BACKBONE_WIDTH: None,
         "pretrained_backbone_weights": None,
         "replace_final_stride_with_dilation": False,
         "pre_norm": False,
@@ -68,10 +82,19 @@ def act_config(policy: str, options: Options) -> dict[str, Any]:
     }
 
 
+def backbone_width(config: dict[str, Any]) -> int:
+    """Channels of the backbone's first stage."""
+    width: int = config.get(BACKBONE_WIDTH, PUBLISHED_WIDTH)
+    return width
+
+
 def finish_act_config(config: dict[str, Any], options: Options) -> None:
     """Fill in what follows from the rest, and refuse what cannot be built."""
     if config["n_action_steps"] is None:
         config["n_action_steps"] = config["chunk_size"] if config["temporal_ensemble_coeff"] is None else 1
+    if config[BACKBONE_WIDTH] is None:
+        # LeRobot's ACT knows the published width only, and refuses a field of this name.
+        del config[BACKBONE_WIDTH]
     if not options.cameras and not options.env_state_dim:
         raise OptionError(f"{config['type']} needs a camera or an environment state, got neither")
     for name in (
@@ -83,8 +106,9 @@ def finish_act_config(config: dict[str, Any], options: Options) -> None:
         "n_decoder_layers",
         "n_vae_encoder_layers",
         "latent_dim",
+        BACKBONE_WIDTH,
     ):
-        if config[name] < 1:
+        if config.get(name, 1) < 1:
             raise OptionError(f"{name} is {config[name]}, expected 1 or more")
     if config["dim_model"] % config["n_heads"]:
         raise OptionError(
@@ -113,7 +137,9 @@ def add_act_weights(make: WeightMaker, config: dict[str, Any], options: Options,
     if options.env_state_dim:
         make.linear("model.encoder_env_state_input_proj", options.env_state_dim, width)
     if options.cameras:
-        _add_image_projection(make, output_channels(config["vision_backbone"]), width)
+        _add_image_projection(
+            make, stage_channels(config["vision_backbone"], backbone_width(config))[-1], width
+        )
     tokens = 1 + bool(options.state_dim) + bool(options.env_state_dim)
     make.embedding("model.encoder_1d_feature_pos_embed", tokens, width)
     make.embedding("model.decoder_pos_embed", config["chunk_size"], width)

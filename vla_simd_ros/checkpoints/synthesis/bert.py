@@ -18,6 +18,12 @@ BASE: dict[str, Any] = {
     "type_vocab_size": 2,
     "layer_norm_eps": 1e-12,
 }
+MINILM: dict[str, Any] = {
+    **BASE,
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "intermediate_size": 1536,
+}
 _EMBEDDINGS = {"word": "vocab_size", "position": "max_position_embeddings", "token_type": "type_vocab_size"}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from vla_simd_ros.checkpoints.synthesis import features
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options, apply_options
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
-from vla_simd_ros.checkpoints.synthesis.resnet import add_resnet, feature_map_size, output_channels
+from vla_simd_ros.checkpoints.synthesis.resnet import add_resnet, feature_map_size, stage_channels
 from vla_simd_ros.checkpoints.synthesis.unet import add_unet
 from vla_simd_ros.checkpoints.synthesis.weights import F32, WeightMaker
 
@@ -129,7 +129,10 @@ def _add_encoders(make: WeightMaker, config: dict[str, Any], options: Options) -
     camera = options.cameras[0]
     frame = config["crop_shape"] or config["resize_shape"] or (camera.height, camera.width)
     height, width = feature_map_size(*frame)
-    channels, keypoints = output_channels(config["vision_backbone"]), config["spatial_softmax_num_keypoints"]
+    channels, keypoints = (
+        stage_channels(config["vision_backbone"])[-1],
+        config["spatial_softmax_num_keypoints"],
+    )
     for name in names:
         add_resnet(
             make,

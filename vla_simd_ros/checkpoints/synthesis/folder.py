@@ -38,12 +38,15 @@ def write_folder(folder: Path, recipe: Recipe, statistics: dict[str, F32], dtype
 
 def _write_files(folder: Path, recipe: Recipe, statistics: dict[str, F32], dtype: str) -> None:
     _write_json(folder / CONFIG, recipe.config)
-    _write_tensors(folder / WEIGHTS, recipe.tensors, dtype)
+    stored = {
+        name: next((kind for prefix, kind in recipe.stored.items() if name.startswith(prefix)), dtype)
+        for name in recipe.tensors
+    }
+    _write_tensors(folder / WEIGHTS, recipe.tensors, stored)
     _write_processor(folder, PREPROCESSOR, recipe.preprocessor, statistics)
     _write_processor(folder, POSTPROCESSOR, recipe.postprocessor, statistics)
     for name, content in recipe.files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        _write_json(folder / name, content)
+        write_file(folder / name, content)
 
 
 def _write_processor(
@@ -56,9 +59,20 @@ def _write_processor(
         entry = dict(step)
         if "norm_map" in step["config"]:
             entry["state_file"] = f"{name}_step_{index}_{step['registry_name']}.safetensors"
-            _write_tensors(folder / entry["state_file"], statistics, "fp32")
+            _write_tensors(folder / entry["state_file"], statistics, dict.fromkeys(statistics, "fp32"))
         entries.append(entry)
     _write_json(folder / file, {"name": name, "steps": entries})
+
+
+def write_file(path: Path, content: Any) -> None:
+    """A text, a copy of a file, or JSON."""
+    path.parent.mkdir(exist_ok=True)
+    if isinstance(content, Path):
+        shutil.copyfile(content, path)
+    elif isinstance(content, str):
+        path.write_text(content, encoding="utf-8")
+    else:
+        _write_json(path, content)
 
 
 def _write_json(path: Path, content: Any) -> None:
@@ -66,16 +80,19 @@ def _write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _write_tensors(path: Path, tensors: dict[str, F32], dtype: str) -> None:
+def _write_tensors(path: Path, tensors: dict[str, F32], dtypes: dict[str, str]) -> None:
     """A safetensors file. Written here because the library's numpy interface has no bfloat16."""
-    name, convert = _STORED[dtype]
-    stored = {key: np.ascontiguousarray(convert(values)) for key, values in tensors.items()}
+    stored = {key: np.ascontiguousarray(_STORED[dtypes[key]][1](values)) for key, values in tensors.items()}
     # The metadata that PyTorch's loaders ask for.
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for key, values in stored.items():
         begin, end = end, end + values.nbytes
-        header[key] = {"dtype": name, "shape": list(values.shape), "data_offsets": [begin, end]}
+        header[key] = {
+            "dtype": _STORED[dtypes[key]][0],
+            "shape": list(values.shape),
+            "data_offsets": [begin, end],
+        }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
@@ -84,7 +101,7 @@ def _write_tensors(path: Path, tensors: dict[str, F32], dtype: str) -> None:
             file.write(values.data)
 
 
-def _to_bfloat16(values: F32) -> npt.NDArray[np.uint16]:
+def to_bfloat16(values: F32) -> npt.NDArray[np.uint16]:
     """The upper halves of the float32 bits, rounded to nearest, ties to even."""
     bits = values.view(np.uint32)
     rounded: npt.NDArray[np.uint32] = bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))
@@ -94,5 +111,5 @@ def _to_bfloat16(values: F32) -> npt.NDArray[np.uint16]:
 _STORED: dict[str, Any] = {
     "fp32": ("F32", lambda values: values),
     "fp16": ("F16", lambda values: values.astype(np.float16)),
-    "bf16": ("BF16", _to_bfloat16),
+    "bf16": ("BF16", to_bfloat16),
 }

@@ -1,53 +1,98 @@
-"""Random IMPACT checkpoints: ACT with a T5 text encoder and text-modulated visual features."""
+"""Random IMPACT checkpoints: ACT with a text encoder (T5 or BERT) and text-modulated visual features."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from vla_simd_ros.checkpoints.synthesis import features
+from vla_simd_ros.checkpoints.synthesis import bert, features
 from vla_simd_ros.checkpoints.synthesis.act import (
     SIZE_FIELDS,
     act_config,
     add_act_weights,
+    backbone_width,
     finish_act_config,
 )
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options, apply_options
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
-from vla_simd_ros.checkpoints.synthesis.resnet import STAGE_WIDTHS, add_resnet, output_channels
+from vla_simd_ros.checkpoints.synthesis.resnet import add_resnet, stage_channels
 from vla_simd_ros.checkpoints.synthesis.t5 import SMALL, add_t5_encoder
 from vla_simd_ros.checkpoints.synthesis.vocabulary import t5_tokenizer
 from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
+from vla_simd_ros.checkpoints.synthesis.wordpiece_vocabulary import TOKENIZER_SETTINGS, bert_tokenizer
 from vla_simd_ros.checkpoints.tokenizer import TOKENIZER_JSON
+from vla_simd_ros.checkpoints.wordpiece import TOKENIZER_CONFIG
 
 # Large enough that an instruction changes the action visibly, small beside the 1 it is added to.
 _FILM_DEVIATION = 0.2
+_T5 = "t5"
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """A kind of text encoder: its published name and sizes, and what makes a random one and its tokenizer."""
+
+    published: str
+    sizes: dict[str, Any]
+    width_field: str
+    add: Callable[[WeightMaker, str, dict[str, Any]], None]
+    tokenizer_files: Callable[[int], dict[str, Any]]
+
+
+def _bert_files(vocabulary: int) -> dict[str, Any]:
+    return {TOKENIZER_JSON: bert_tokenizer(vocabulary), TOKENIZER_CONFIG: TOKENIZER_SETTINGS}
+
+
+_ENCODERS = {
+    _T5: _Encoder("t5-small", SMALL, "d_model", add_t5_encoder, lambda n: {TOKENIZER_JSON: t5_tokenizer(n)}),
+    bert.BASE["model_type"]: _Encoder(
+        "sentence-transformers/all-MiniLM-L6-v2", bert.MINILM, "hidden_size", bert.add_bert, _bert_files
+    ),
+}
 
 
 def impact_recipe(options: Options) -> Recipe:
     """A random IMPACT with its tokenizer."""
-    config = _config(options)
-    apply_options(config, SIZE_FIELDS, "impact", options)
-    _finish(config, options)
+    config = impact_config(options)
     text = config["text_config"]
+    encoder = _ENCODERS[text["model_type"]]
     make = WeightMaker(options.seed)
     language = config["vae_sees_language"]
     add_act_weights(make, config, options, vae_tokens=1 + bool(options.state_dim) + language)
-    add_resnet(make, "model.backbone", config["vision_backbone"], lambda stage: f"stages.{stage}")
-    add_t5_encoder(make, "model.text.model", text)
-    make.linear("model.text_input_proj", text["d_model"], config["dim_model"])
-    make.embedding("model.text_pos_embed", config["tokenizer_max_length"], config["dim_model"])
+    width, base = config["dim_model"], backbone_width(config)
+    add_resnet(make, "model.backbone", config["vision_backbone"], lambda stage: f"stages.{stage}", base=base)
+    encoder.add(make, "model.text.model", text)
+    text_width = text[encoder.width_field]
+    make.linear("model.text_input_proj", text_width, width)
+    make.embedding("model.text_pos_embed", config["tokenizer_max_length"], width)
     if config["use_vae"] and language:
-        make.linear("model.vae_encoder_language_input_proj", text["d_model"], config["dim_model"])
+        make.linear("model.vae_encoder_language_input_proj", text_width, width)
     if config["use_film"]:
-        _add_film(make, text["d_model"], output_channels(config["vision_backbone"]) // STAGE_WIDTHS[-1])
-    steps = features.preprocessor_steps(config, (_tokenizer_step(config),))
-    tokenizer = t5_tokenizer(text["vocab_size"])
-    return Recipe(
-        config, make.tensors, steps, features.postprocessor_steps(config), {TOKENIZER_JSON: tokenizer}
-    )
+        _add_film(make, text_width, sum(stage_channels(config["vision_backbone"], base)))
+    steps = impact_preprocessor_steps(config)
+    files = encoder.tokenizer_files(text["vocab_size"])
+    return Recipe(config, make.tensors, steps, features.postprocessor_steps(config), files)
+
+
+def impact_config(options: Options) -> dict[str, Any]:
+    """IMPACT's config.json, complete and checked. Raises `OptionError`."""
+    config = _config(options)
+    apply_options(config, SIZE_FIELDS, "impact", options)
+    _finish(config, options)
+    return config
+
+
+def impact_preprocessor_steps(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """Steps of policy_preprocessor.json."""
+    return features.preprocessor_steps(config, (_tokenizer_step(config),))
 
 
 def _config(options: Options) -> dict[str, Any]:
+    kind = options.settings.get("text_config.model_type", _T5)
+    if kind not in _ENCODERS:
+        raise OptionError(f"text_config.model_type is {kind!r}, expected one of {', '.join(_ENCODERS)}")
+    encoder = _ENCODERS[kind]
     return {
         **act_config("impact", options),
         "chunk_size": 50,
@@ -55,8 +100,8 @@ def _config(options: Options) -> dict[str, Any]:
         "n_decoder_layers": 4,
         "optimizer_lr": 1e-4,
         "optimizer_lr_backbone": 1e-4,
-        "text_model": "t5-small",
-        "text_config": dict(SMALL),
+        "text_model": encoder.published,
+        "text_config": {**encoder.sizes, "model_type": kind},
         "tokenizer_max_length": 32,
         "use_film": True,
         "vae_sees_language": True,
@@ -69,14 +114,30 @@ def _finish(config: dict[str, Any], options: Options) -> None:
         raise OptionError("impact needs a camera")
     if config["tokenizer_max_length"] <= 1:
         raise OptionError(f"tokenizer_max_length is {config['tokenizer_max_length']}, expected 2 or more")
-    for name, value in config["text_config"].items():
-        if value <= 0:
+    text = config["text_config"]
+    for name, value in text.items():
+        if not isinstance(value, str) and value <= 0:
             raise OptionError(f"text_config.{name} is {value}, expected a positive number")
+    if text["model_type"] == bert.BASE["model_type"]:
+        _check_bert(text, config["tokenizer_max_length"])
 
 
-def _add_film(make: WeightMaker, text_width: int, expansion: int) -> None:
+def _check_bert(text: dict[str, Any], longest: int) -> None:
+    if text["hidden_size"] % text["num_attention_heads"]:
+        raise OptionError(
+            f"text_config.hidden_size is {text['hidden_size']}, "
+            f"expected a multiple of {text['num_attention_heads']} heads"
+        )
+    if text["max_position_embeddings"] < longest:
+        raise OptionError(
+            f"text_config.max_position_embeddings is {text['max_position_embeddings']}, "
+            f"expected {longest} (tokenizer_max_length) or more"
+        )
+
+
+def _add_film(make: WeightMaker, text_width: int, channels: int) -> None:
     """One linear layer: scales of all stages, then shifts of all stages."""
-    outputs = 2 * sum(STAGE_WIDTHS) * expansion
+    outputs = 2 * channels
     make.spread("model.film_head.net.weight", (outputs, text_width), _FILM_DEVIATION * text_width**-0.5)
     make.spread("model.film_head.net.bias", (outputs,), _FILM_DEVIATION / 4)
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from vla_simd_ros.checkpoints.synthesis.options import OptionError
 from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
 
-STAGE_WIDTHS = (64, 128, 256, 512)
-_STEM_WIDTH = 64
+PUBLISHED_WIDTH = 64
+"""Channels of the stem and of the first stage's blocks; each later stage has twice as many."""
+_STAGES = 4
 # The last norm of a block is damped, as training does, or the residual sums would grow with depth.
 _RESIDUAL_SCALE = 0.5
 
@@ -29,9 +30,9 @@ _LAYOUTS = {
 }
 
 
-def output_channels(backbone: str) -> int:
-    """Channels of the last stage. Raises `OptionError` for an unknown backbone."""
-    return STAGE_WIDTHS[-1] * _layout(backbone).expansion
+def stage_channels(backbone: str, width: int = PUBLISHED_WIDTH) -> tuple[int, ...]:
+    """Channels of each stage's features. Raises `OptionError` for an unknown backbone."""
+    return tuple((width << stage) * _layout(backbone).expansion for stage in range(_STAGES))
 
 
 def feature_map_size(height: int, width: int) -> tuple[int, int]:
@@ -48,18 +49,22 @@ def add_resnet(
     stage_name: Callable[[int], str],
     *,
     stem: tuple[str, str] = ("conv1", "bn1"),
+    base: int = PUBLISHED_WIDTH,
     group_norm: bool = False,
 ) -> None:
     """Add stem and stages under ``prefix``; ``stage_name`` names stage 0 to 3, ``stem`` what precedes them.
+
+    ``base`` scales all stages, see `PUBLISHED_WIDTH`.
 
     Batch norms, with their statistics, unless ``group_norm``.
     """
     layout = _layout(backbone)
     norm = make.group_norm if group_norm else make.batch_norm
-    make.convolution(f"{prefix}.{stem[0]}", 3, _STEM_WIDTH, 7)
-    norm(f"{prefix}.{stem[1]}", _STEM_WIDTH)
-    channels = _STEM_WIDTH
-    for stage, (width, blocks) in enumerate(zip(STAGE_WIDTHS, layout.blocks, strict=True)):
+    make.convolution(f"{prefix}.{stem[0]}", 3, base, 7)
+    norm(f"{prefix}.{stem[1]}", base)
+    channels = base
+    for stage, blocks in enumerate(layout.blocks):
+        width = base << stage
         for block in range(blocks):
             name = f"{prefix}.{stage_name(stage)}.{block}"
             stride = stage > 0 and block == 0

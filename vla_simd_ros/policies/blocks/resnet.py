@@ -10,8 +10,9 @@ from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Tensor
 from vla_simd_ros.policies.weights import Weights
 
-_STEM_CHANNELS = 64
-_STAGE_WIDTHS = (64, 128, 256, 512)
+PUBLISHED_WIDTH = 64
+"""Channels of the stem and of the first stage's blocks; each later stage has twice as many."""
+_STAGES = 4
 _NORM_EPS = 1e-5
 # Channels in a group, where group norm stands in for batch norm.
 _GROUP_WIDTH = 16
@@ -48,8 +49,9 @@ class ResNet:
     """A backbone whose tensors are named as torchvision does; ``stage_name`` names stage 0 to 3, ``stem``
     the first convolution and its norm.
 
-    ``dilated`` replaces the last stage's stride by a dilation, ``group_norm`` every batch norm by a group
-    norm of the same name. Raises CheckpointError for an unknown ``kind``, or one that cannot be dilated.
+    ``width`` scales all stages, see `PUBLISHED_WIDTH`. ``dilated`` replaces the last stage's stride by a
+    dilation, ``group_norm`` every batch norm by a group norm of the same name. Raises CheckpointError for an
+    unknown ``kind``, or one that cannot be dilated.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class ResNet:
         stage_name: Callable[[int], str],
         *,
         stem: tuple[str, str] = ("conv1", "bn1"),
+        width: int = PUBLISHED_WIDTH,
         dilated: bool = False,
         group_norm: bool = False,
     ) -> None:
@@ -75,7 +78,8 @@ class ResNet:
         self._stem = stem
         self._group_norm = group_norm
         self._dilated = dilated
-        self.channels = tuple(width * self._layout.expansion for width in _STAGE_WIDTHS)
+        self._widths = tuple(width << stage for stage in range(_STAGES))
+        self.channels = tuple(width * self._layout.expansion for width in self._widths)
         """Channels of each stage's feature map."""
 
     def build(
@@ -86,7 +90,7 @@ class ResNet:
         ``block`` prefixes the blocks' names ("backbone.front" gives "backbone.front.layer1.0").
         """
         with b.block(f"{block}.stem"):
-            x = self._convolution(b, image, *self._stem, _STEM_CHANNELS, 7, _Geometry(2, 1), name="conv")
+            x = self._convolution(b, image, *self._stem, self._widths[0], 7, _Geometry(2, 1), name="conv")
             x = b.activation("relu", x, name="relu")
             x = b.max_pool2d(x, kernel=3, stride=2, padding=1, name="pool")
         for stage, count in enumerate(self._layout.blocks):
@@ -98,14 +102,14 @@ class ResNet:
         return x
 
     def _geometry(self, stage: int, index: int) -> _Geometry:
-        last_dilated = self._dilated and stage == len(_STAGE_WIDTHS) - 1
+        last_dilated = self._dilated and stage == _STAGES - 1
         stride = 2 if stage > 0 and index == 0 and not last_dilated else 1
         # A dilated stage's first block still sees undilated features.
         return _Geometry(stride, 2 if last_dilated and index > 0 else 1)
 
     def _residual_block(self, b: Builder, x: Tensor, stage: int, index: int) -> Tensor:
         prefix = f"{self._stage_name(stage)}.{index}"
-        width, geometry = _STAGE_WIDTHS[stage], self._geometry(stage, index)
+        width, geometry = self._widths[stage], self._geometry(stage, index)
         plain = _Geometry(1, 1)
         if self._layout.bottleneck:
             layers = [(width, 1, plain), (width, 3, geometry), (self.channels[stage], 1, plain)]
