@@ -25,6 +25,7 @@ _COMMANDS = {
     "policy-server": ("policy_server_cmd", "serve a policy to LeRobot's robot_client"),
     "report": ("report_cmd", "report on a recorded run"),
     "replay": ("replay_cmd", "compute a recorded run again and compare"),
+    "record": ("record_cmd", "record demonstrations of the simulated tasks as a LeRobot dataset"),
     "demo": ("demo_cmd", "run a simulated robot with a policy and report what happened"),
 }
 # Extra of this package's distribution that brings an optional module.
@@ -42,6 +43,8 @@ _EXTRAS = {
     "grpc": "server",
     "google": "server",
     "msgpack": "convert",
+    "pyarrow": "dataset",
+    "av": "dataset",
     "gguf": "gguf",
 }
 # Modules that every installation should have.

@@ -43,6 +43,7 @@ _SETTLING = 0.12
 
 
 class _Stage(enum.Enum):
+    PUT_DOWN = enum.auto()
     APPROACH = enum.auto()
     DESCEND = enum.auto()
     GRASP = enum.auto()
@@ -68,7 +69,7 @@ class Expert:
         self._cube = CUBES.index(self._goal.cube)
         self._velocity = np.zeros(len(JOINT_NAMES))
         self._look()
-        self._stage = _Stage.LIFT if self._holds() else _Stage.APPROACH
+        self._stage = self._first_stage()
         self.done = False
 
     def command(self) -> Array:
@@ -88,12 +89,18 @@ class Expert:
         self._place: Array = world.cubes[self._cube, :3]
         hand = forward_kinematics(world.positions)["gripper_body"]
         self._grip: Array = (hand @ (_GRIPPED[0], 0.0, _GRIPPED[1], 1.0))[:3]
-        self._in_hand: Array = hand[:3, :3].T @ (self._place - self._grip)
+        self._cubes_in_hand: Array = (world.cubes[:, :3] - self._grip) @ hand[:3, :3]
+        self._in_hand: Array = self._cubes_in_hand[self._cube]
+
+    def _held(self) -> int | None:
+        """The number of the cube between jaws that are closed on it."""
+        distances = np.abs(self._cubes_in_hand).max(axis=1)
+        closed = _EMPTY < self._positions[5] < 0.40
+        return int(distances.argmin()) if closed and distances.min() < 0.022 else None
 
     def _holds(self) -> bool:
-        """Whether the cube is between jaws that are closed on it."""
-        closed = _EMPTY < self._positions[5] < 0.40
-        return bool(closed and np.abs(self._in_hand).max() < 0.022)
+        """Whether it is this cube."""
+        return self._held() == self._cube
 
     def _reached(self) -> bool:
         return self._instruction in self._scene.achieved()
@@ -105,8 +112,19 @@ class Expert:
 
     # --- what comes next --------------------------------------------------------------------------
 
+    def _first_stage(self) -> _Stage:
+        held = self._held()
+        if held is None:
+            return _Stage.APPROACH
+        return _Stage.LIFT if held == self._cube else _Stage.PUT_DOWN
+
     def _next_stage(self) -> _Stage:
         stage = self._stage
+        if stage is _Stage.PUT_DOWN and self._complete(stage):
+            return _Stage.RELEASE
+        if stage is _Stage.RISE and self._complete(stage):
+            # It may still rock a little on the pad.
+            return _Stage.RETURN if self._goal.pad.holds(*self._place[:2]) else _Stage.APPROACH
         if stage in _HOLDING and not self._holds():
             return _Stage.APPROACH
         if stage is _Stage.APPROACH and self._reached():
@@ -147,6 +165,8 @@ class Expert:
         pad_x, pad_y = self._goal.pad.center
         if stage is _Stage.APPROACH:
             return self._pose((x, y, _HOVER), _BETWEEN, _OPEN)
+        if stage is _Stage.PUT_DOWN:
+            return self._pose((self._grip[0], self._grip[1], _RELEASE), _GRIPPED, _CLOSED)
         if stage is _Stage.DESCEND:
             return self._pose((x, y, _GRASP), _BETWEEN, _OPEN)
         if stage is _Stage.GRASP:

@@ -97,7 +97,7 @@ PADS: tuple[Pad, ...] = (
 )
 """Left and right as the arm sees it."""
 
-FRONT = Camera("front", "", (0.58, 0.0, 0.50), (0.165, 0.0, 0.030), (0.0, 0.0, 1.0), 35.0)
+FRONT = Camera("front", "", (0.58, 0.0, 0.50), (0.178, 0.0, 0.020), (0.0, 0.0, 1.0), 30.5)
 WRIST = Camera("wrist", "gripper_body", (0.005, 0.050, 0.062), (0.092, 0.004, 0.014), (0.0, 0.0, 1.0), 72.0)
 CAMERAS: dict[str, Camera] = {camera.name: camera for camera in (FRONT, WRIST)}
 

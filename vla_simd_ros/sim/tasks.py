@@ -19,8 +19,8 @@ Array = npt.NDArray[np.float64]
 CONTROL_RATE = 30.0
 """Commands, and frames of a demonstration, per second."""
 
-# Where cubes start: distance (m) from the shoulder's axis, and angle (rad) about it. All of it is reached by the
-# gripper pointing straight down, and none of it is on a pad.
+# Where cubes start: distance (m) from the shoulder's axis, and angle (rad) about it. The gripper reaches all
+# of this area pointing straight down, and none of it is on a pad.
 _DISTANCES = (0.150, 0.230)
 _ANGLES = (-0.62, 0.62)
 _CLEARANCE = 0.070
@@ -102,19 +102,25 @@ def _speed(velocity: Array, cube: LooseCube) -> float:
 def _cube_poses(generator: np.random.Generator) -> Array:
     """[n, 7] of cubes far enough from each other, evenly spread over where they can start."""
     while True:
-        distances = np.sqrt(generator.uniform(_DISTANCES[0] ** 2, _DISTANCES[1] ** 2, len(CUBES)))
-        angles = generator.uniform(*_ANGLES, len(CUBES))
-        turns = angles + generator.uniform(-_TURN, _TURN, len(CUBES))
-        places = shoulder_axis() + distances[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        places = np.array([random_place(generator) for _ in CUBES])
         gaps = [math.dist(first, second) for first, second in itertools.combinations(places, 2)]
         if min(gaps) >= _CLEARANCE:
             break
+    outwards = places - shoulder_axis()
+    turns = np.arctan2(outwards[:, 1], outwards[:, 0]) + generator.uniform(-_TURN, _TURN, len(CUBES))
     poses = np.zeros((len(CUBES), 7))
     poses[:, :2] = places
     poses[:, 2] = [cube.half_size for cube in CUBES]
     poses[:, 3] = np.cos(turns / 2.0)
     poses[:, 6] = np.sin(turns / 2.0)
     return poses
+
+
+def random_place(generator: np.random.Generator) -> Array:
+    """[2] somewhere in the area where cubes start, evenly spread, metres."""
+    distance = math.sqrt(generator.uniform(_DISTANCES[0] ** 2, _DISTANCES[1] ** 2))
+    angle = generator.uniform(*_ANGLES)
+    return shoulder_axis() + distance * np.array([math.cos(angle), math.sin(angle)])
 
 
 def shoulder_axis() -> Array:

@@ -1,0 +1,1 @@
+"""Robot demonstrations on disk in LeRobot's dataset format v3: reading and writing. No ROS, no LeRobot."""
