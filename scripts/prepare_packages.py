@@ -12,7 +12,7 @@ from pathlib import Path
 
 from prepare_steps import PreparationError, Stamps, digest_of, run_step, say
 
-BASE = ("build", "run", "convert", "gguf", "server", "report", "sim", "hybrid", "test")
+BASE = ("build", "run", "convert", "gguf", "server", "report", "sim", "dataset", "hybrid", "test")
 GROUPS = ("lint", "training", "bench")
 OFFLINE_HINT = "The Python packages come from the package index that pip is set up for; is the network up?"
 

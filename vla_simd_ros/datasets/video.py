@@ -22,13 +22,20 @@ _SKIP = 1.0
 """Seconds ahead that are decoded through rather than jumped over."""
 
 
+def _load_av() -> Any:
+    """PyAV, told to speak of errors only; the encoder takes its word from the environment."""
+    os.environ.setdefault("SVT_LOG", "1")
+    av = load_package("av")
+    av.logging.set_level(av.logging.ERROR)
+    return av
+
+
 def write_video(path: Path, pictures: Iterable[Picture], fps: float) -> None:
     """Replaces the file as a whole by the pictures, one after the other.
 
     Raises DatasetError when the encoder is missing or refuses the pictures' size.
     """
-    av = load_package("av")
-    av.logging.set_level(av.logging.ERROR)
+    av = _load_av()
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.stem}.part.mp4")
     try:
@@ -73,8 +80,7 @@ class VideoReader:
         """Raises DatasetError when the file is missing or no video."""
         self._path = path
         self._half_period = 0.5 / fps
-        av = load_package("av")
-        av.logging.set_level(av.logging.ERROR)
+        av = _load_av()
         self._errors: Any = av.FFmpegError
         try:
             self._container = av.open(str(path))
