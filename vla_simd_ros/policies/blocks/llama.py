@@ -23,7 +23,9 @@ BASE = 10000.0
 class LlamaConfig:
     """Sizes of a layer; ``head`` is the width of one of ``heads`` query or ``kv_heads`` key heads.
 
-    ``base`` is that of the wavelengths of rotary positions. ``biased``: queries, keys and values have biases.
+    ``base`` is that of the wavelengths of rotary positions, ``interleaved``: they turn neighbouring columns,
+    not halves of a head; ``stretch``, where given, has the factors by which the wavelengths are longer, [head
+    / 2]. ``biased``: queries, keys and values have biases.
     """
 
     width: int
@@ -34,6 +36,8 @@ class LlamaConfig:
     eps: float
     base: float = BASE
     biased: bool = False
+    interleaved: bool = False
+    stretch: tuple[float, ...] = ()
 
     @property
     def query_width(self) -> int:
@@ -54,6 +58,14 @@ class KeysValues:
     values: Tensor
 
 
+@dataclass(frozen=True)
+class Rotary:
+    """Cosines and sines of the angles that rows are turned by, [rows, head / 2]."""
+
+    cos: Tensor
+    sin: Tensor
+
+
 class LlamaLayer:
     """One layer, named ``prefix`` among ``weights``; a policy puts attention between its parts."""
 
@@ -66,13 +78,13 @@ class LlamaLayer:
         """What queries, keys and values are projected from."""
         return self._norm(b, x, "input_layernorm", "norm1")
 
-    def queries(self, b: Builder, x: Tensor, start: int) -> Tensor:
-        """Queries of rows ``x`` at positions from ``start`` on."""
+    def queries(self, b: Builder, x: Tensor, start: int | Rotary) -> Tensor:
+        """Queries of rows ``x`` at positions from ``start`` on, or turned as given."""
         q = self._projection(b, x, "q", self._config.query_width, "self_attn.q")
         return self._rotated(b, q, start, self._config.heads, "self_attn.q.rotated")
 
-    def keys_values(self, b: Builder, x: Tensor, start: int) -> KeysValues:
-        """Keys and values of rows ``x`` at positions from ``start`` on."""
+    def keys_values(self, b: Builder, x: Tensor, start: int | Rotary) -> KeysValues:
+        """Keys and values of rows ``x`` at positions from ``start`` on, or turned as given."""
         plain = self.projected(b, KeysValues(x, x), "self_attn")
         keys = self._rotated(b, plain.keys, start, self._config.kv_heads, "self_attn.k.rotated")
         return KeysValues(keys, plain.values)
@@ -98,7 +110,17 @@ class LlamaLayer:
             scale=config.head**-0.5,
             name=f"{name}.attention",
         )
-        y = self._linear(b, y, "self_attn.o_proj", config.width, f"{name}.out")
+        return self._attended(b, x, y, name)
+
+    def attend_cached(self, b: Builder, x: Tensor, q: Tensor, to: Tensor, positions: Tensor) -> Tensor:
+        """``x`` plus what queries ``q`` at ``positions`` find in a state, then the feed-forward layer."""
+        config = self._config
+        heads = {"heads": config.heads, "kv_heads": config.kv_heads, "scale": config.head**-0.5}
+        y = b.cached_attention(q, to, positions, name="self_attn.attention", **heads)
+        return self._attended(b, x, y, "self_attn")
+
+    def _attended(self, b: Builder, x: Tensor, y: Tensor, name: str) -> Tensor:
+        y = self._linear(b, y, "self_attn.o_proj", self._config.width, f"{name}.out")
         return self._feedforward(b, b.add(x, y, name=f"{name}.sum"))
 
     def _feedforward(self, b: Builder, x: Tensor) -> Tensor:
@@ -110,16 +132,16 @@ class LlamaLayer:
         y = self._linear(b, y, "mlp.down_proj", self._config.width, "linear2")
         return b.add(x, y, name="linear2.sum")
 
-    def _rotated(self, b: Builder, x: Tensor, start: int, heads: int, name: str) -> Tensor:
-        rows = x.shape[0]
-        cos, sin = rotary_tables(start, rows, self._config.head, self._config.base)
-        return b.rotary(
-            x,
-            b.constant(f"rotary.{start}+{rows}.cos", cos),
-            b.constant(f"rotary.{start}+{rows}.sin", sin),
-            heads=heads,
-            name=name,
-        )
+    def _rotated(self, b: Builder, x: Tensor, start: int | Rotary, heads: int, name: str) -> Tensor:
+        turn = self._rotary(b, start, x.shape[0]) if isinstance(start, int) else start
+        interleaved = self._config.interleaved
+        return b.rotary(x, turn.cos, turn.sin, heads=heads, name=name, interleaved=interleaved)
+
+    def _rotary(self, b: Builder, start: int, rows: int) -> Rotary:
+        config = self._config
+        cos, sin = rotary_tables(start, rows, config.head, config.base, config.stretch)
+        name = f"rotary.{start}+{rows}"
+        return Rotary(b.constant(f"{name}.cos", cos), b.constant(f"{name}.sin", sin))
 
     def _projection(self, b: Builder, x: Tensor, part: str, outputs: int, name: str) -> Tensor:
         """Queries, keys or values."""
@@ -135,7 +157,9 @@ class LlamaLayer:
 
 
 @lru_cache(maxsize=64)
-def rotary_tables(start: int, count: int, head: int, base: float = BASE) -> tuple[Array, Array]:
+def rotary_tables(
+    start: int, count: int, head: int, base: float = BASE, stretch: tuple[float, ...] = ()
+) -> tuple[Array, Array]:
     """Cosines and sines, float32 [count, head / 2], of positions ``start`` to ``start + count - 1``.
 
     Angles are rounded to float32 as where models are trained; powers, sines and cosines are correctly
@@ -143,6 +167,8 @@ def rotary_tables(start: int, count: int, head: int, base: float = BASE) -> tupl
     """
     exponent = np.float32(2.0 / head) * np.arange(head // 2, dtype=np.float32)
     wavelength = (base ** exponent.astype(np.float64)).astype(np.float32)
+    if stretch:
+        wavelength *= np.array(stretch, np.float32)
     positions = np.arange(start, start + count, dtype=np.float32)
     angle = (positions[:, None] / wavelength).astype(np.float64)
     tables = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)

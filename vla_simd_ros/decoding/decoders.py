@@ -1,0 +1,45 @@
+"""The decoders by name."""
+
+from __future__ import annotations
+
+import time
+
+from vla_simd_ros.decoding.base import Clock, Decoder, DecodingError
+from vla_simd_ros.decoding.parallel import ParallelDecoder
+
+DECODERS = ("autoregressive", "jacobi", "early_exit")
+
+DEFAULT_BLOCK = 16
+DEFAULT_SIGMA = 0.5
+
+
+def make_decoder(
+    name: str,
+    *,
+    block: int = DEFAULT_BLOCK,
+    sigma: float = DEFAULT_SIGMA,
+    max_passes: int = 0,
+    initialization: str = "random",
+    seed: int = 0,
+    clock: Clock = time.monotonic,
+) -> Decoder:
+    """The decoder ``name``: "autoregressive" (one token after the other), "jacobi" (blocks of ``block``
+    tokens, each until its fixed point), or "early_exit" (until every token of a block has a probability of
+    ``sigma``, at the latest until the fixed point).
+
+    What a decoder has no use for is ignored, so that they can be exchanged. Raises :class:`DecodingError` for
+    a name or a value that does not exist.
+    """
+    if name not in DECODERS:
+        raise DecodingError(f"decoder '{name}' is unknown, expected one of {', '.join(DECODERS)}")
+    if name == "early_exit" and sigma == 0:
+        raise DecodingError("sigma is 0, expected a probability above 0 for decoder 'early_exit'")
+    return ParallelDecoder(
+        name=name,
+        block=1 if name == "autoregressive" else block,
+        sigma=sigma if name == "early_exit" else 0.0,
+        max_passes=max_passes,
+        initialization=initialization,
+        seed=seed,
+        clock=clock,
+    )
