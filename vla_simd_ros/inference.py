@@ -52,7 +52,8 @@ class Timing:
     """Where the time of a query went, in milliseconds.
 
     ``preprocess_ms`` is checking the observation and laying it out for the engine (normalization of
-    images is part of the query program), ``step_ms`` all solver steps together, 0 for a policy without.
+    images is part of the query program), ``step_ms`` all solver steps together, 0 for a policy without,
+    ``handover_ms`` between the two parts of a query that two executors share.
     """
 
     preprocess_ms: float
@@ -60,6 +61,7 @@ class Timing:
     step_ms: float
     postprocess_ms: float
     total_ms: float
+    handover_ms: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -210,7 +210,8 @@ def test_pipelines_that_follow_each_other_go_on_with_the_numbers() -> None:
     for number in range(2):
         bench = Bench(prefix=lambda value: value, suffix=lambda value: value, ledger=ledger)
         assert bench.pipeline.submit("a") == number
-        bench.record.wait(lambda: bool(bench.record.results))
+        results = bench.record.results
+        bench.record.wait(lambda results=results: bool(results))  # type: ignore[misc]
         assert bench.pipeline.close(PATIENCE_S)
     assert (ledger.counts.submitted, ledger.counts.finished, ledger.counts.under_way) == (2, 2, 0)
 

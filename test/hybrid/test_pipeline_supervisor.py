@@ -24,8 +24,10 @@ class Died(BaseException):
 
 
 class Scripted:
-    """Two stages of which every call does what its name in ``faults`` says: nothing, "raise", "die", "skip", or
-    "stall" until it is cancelled ("stuck": for longer than that)."""
+    """Two stages of which every call does what its name in ``faults`` says.
+
+    That is nothing, "raise", "die", "skip", or "stall" until it is cancelled ("stuck": for longer than that).
+    """
 
     def __init__(self, bench: Bench, name: str) -> None:
         self.bench, self.name = bench, name

@@ -1,0 +1,170 @@
+"""Zones and costs that fit a policy or do not, and policies made from them that answer as the whole one."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_checkpoints import small_options
+
+from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.checkpoints.synthesis import make_checkpoint
+from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.fidelity.cases import random_cases
+from vla_simd_ros.hybrid.hybrid_loading import HybridLoader, HybridOptions, plan_zone
+from vla_simd_ros.hybrid.placement import PlacementError, Side
+from vla_simd_ros.hybrid.stage_costs import BlockCost, CostError, StageCosts, write_costs
+from vla_simd_ros.inference import Policy, make_executor
+
+CORES = sorted(os.sched_getaffinity(0))
+ONE = ("simd", Side(threads=1))
+
+
+def costs_of(names: list[str], on_one_side: str = "") -> StageCosts:
+    """Blocks that cost the same on both sides, so that the best cut is in the middle."""
+    blocks = tuple(
+        BlockCost(name, 0.01, math.inf if name == on_one_side else 0.01, 100, 200, 8) for name in names
+    )
+    return StageCosts(blocks, 0.0, 1e9, source="by hand")
+
+
+SIX = costs_of(list("abcdef"))
+NAMES = tuple("abcde")
+
+
+def options(folder: Path | None = None, **changes: Any) -> HybridOptions:
+    return replace(HybridOptions(str(folder), ONE, ONE), **changes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "last", "cut"),
+    [
+        ({}, 1, 5, 3),
+        ({"cut": 5}, 3, 5, 5),
+        ({"first": 4}, 4, 5, 4),
+        ({"first": 2, "last": 2}, 2, 2, 2),
+        ({"last": 2}, 1, 2, 2),
+    ],
+)
+def test_the_zone_is_what_was_asked_for_or_lies_around_the_best_cut(
+    asked: dict[str, int], first: int, last: int, cut: int
+) -> None:
+    zone = plan_zone(SIX, NAMES, options(**asked))
+    assert (zone.first, zone.last, zone.cut) == (first, last, cut)
+    assert zone.name(cut) == NAMES[cut - 1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"last": 6}, "the last cut is after 6 blocks, expected 1 to 5"),
+        ({"first": 4, "last": 2}, "the zone is 4 to 2 blocks"),
+        ({"first": 2, "last": 3, "cut": 5}, "the zone is 2 to 3 blocks and the cut 5, expected first, cut"),
+        ({"cut": -1}, "the cut cut is after -1 blocks"),
+    ],
+)
+def test_a_zone_that_cannot_be_is_refused(asked: dict[str, int], words: str) -> None:
+    with pytest.raises(CostError, match=words):
+        plan_zone(SIX, NAMES, options(**asked))
+
+
+def test_a_block_that_runs_on_one_side_only_stays_there() -> None:
+    with pytest.raises(CostError, match="the zone is 1 to 3 blocks, but the cut after 1 cannot be"):
+        plan_zone(costs_of(list("abcdef"), on_one_side="b"), NAMES, options(first=1, last=3))
+    with pytest.raises(CostError, match="one block only"):
+        plan_zone(SIX, (), options())
+
+
+@pytest.fixture(scope="module", params=["impact", "smolvla"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("checkpoint") / request.param
+    make_checkpoint(request.param, path, small_options(request.param))
+    return path
+
+
+class Measured:
+    """A loader that measured, what it said meanwhile, and the executors that were made."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said: list[str] = []
+        self.made: list[tuple[str, EngineSettings]] = []
+        self.loader = HybridLoader(options(folder, repeats=1), CORES, self.make, self.said.append)
+
+    def make(self, name: str, settings: EngineSettings) -> Any:
+        self.made.append((name, settings))
+        return make_executor(name, settings)
+
+
+@pytest.fixture(scope="module")
+def measured(folder: Path) -> Measured:
+    return Measured(folder)
+
+
+def test_executors_have_the_cores_and_threads_of_their_side(measured: Measured) -> None:
+    assert "measuring every block 1 times" in measured.said[0]
+    loader = measured.loader
+    measured.made.clear()
+    loader.hybrid()
+    loader.whole()
+    assert [name for name, _ in measured.made] == ["simd"] * 3
+    for (_, settings), place in zip(measured.made, (*loader.places, loader.places[1]), strict=True):
+        assert (settings.threads, settings.affinity) == (1, place.cpus)
+
+
+def test_every_cut_of_the_zone_and_the_whole_policy_answer_alike(folder: Path, measured: Measured) -> None:
+    loader = measured.loader
+    hybrid, whole = loader.hybrid(), loader.whole()
+    checkpoint = load_checkpoint(folder)
+    expected = Policy.load(folder, threads=1)
+    for policy in (hybrid.policy, whole.policy, expected):
+        policy.set_instruction("pick up the red cube")
+    for policy in (hybrid, whole):
+        policy.warm_up()
+    for blocks, case in zip(
+        range(loader.zone.first, loader.zone.last + 1), random_cases(checkpoint, 9, 5), strict=False
+    ):
+        hybrid.blocks = blocks
+        actions = expected.query(case.observation, noise=case.noise).actions
+        given: dict[str, Any] = {} if case.noise is None else {"noise": case.noise}
+        crossed = hybrid.prefix(case.observation, **given)
+        hybrid.blocks = loader.zone.first  # the next frame's
+        answer = hybrid.suffix(crossed)
+        assert answer.blocks == blocks
+        np.testing.assert_array_equal(answer.query.actions, actions)
+        timing = answer.query.timing
+        assert timing.query_ms + timing.step_ms == pytest.approx((answer.prefix_s + answer.suffix_s) * 1e3)
+        parts = (timing.preprocess_ms, timing.query_ms, timing.handover_ms, timing.step_ms)
+        assert sum(parts) + timing.postprocess_ms == pytest.approx(timing.total_ms)
+        answer = whole.suffix(whole.prefix(case.observation, **given))
+        assert answer.blocks == 0
+        np.testing.assert_array_equal(answer.query.actions, actions)
+
+
+def test_costs_of_a_file_are_those_of_the_policy(folder: Path, measured: Measured, tmp_path: Path) -> None:
+    write_costs(measured.loader.costs, tmp_path / "costs.json")
+    read = HybridLoader(options(folder, costs=tmp_path / "costs.json"), CORES)
+    assert read.costs == measured.loader.costs
+    assert read.controller(margin=0.5).blocks == read.zone.cut
+    write_costs(SIX, tmp_path / "other.json")
+    with pytest.raises(
+        CostError, match=r"other\.json: has the costs of the blocks a, b, c, d, e, f; the policy"
+    ):
+        HybridLoader(options(folder, costs=tmp_path / "other.json"), CORES)
+
+
+def test_the_zone_is_resident_on_both_sides(measured: Measured) -> None:
+    loader = measured.loader
+    blocks, zone = loader.costs.blocks, loader.zone
+    prefix, suffix = loader.resident_bytes
+    assert prefix == sum(block.prefix_bytes for block in blocks[: zone.last])
+    assert suffix == sum(block.suffix_bytes for block in blocks[zone.first :])
+
+
+def test_cores_that_cannot_be_are_refused_before_anything_is_loaded() -> None:
+    with pytest.raises(PlacementError, match="are not there"):
+        HybridLoader(options(Path("nowhere"), prefix=("simd", Side((9999,)))), CORES)

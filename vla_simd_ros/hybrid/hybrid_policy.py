@@ -1,0 +1,156 @@
+"""A policy as two stages that frames pass through: cut in two, with a cut that moves, or whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from vla_simd_ros.executors.base import InputError
+from vla_simd_ros.graph.ir import Array
+from vla_simd_ros.hybrid.placement import Placement
+from vla_simd_ros.hybrid.split_executor import SplitExecutable
+from vla_simd_ros.inference import Policy, Query, Timing
+from vla_simd_ros.observation import Observation
+from vla_simd_ros.request import Request
+
+_MS = 1e3
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A query's result, the blocks of the prefix that it was computed with (0: it was not cut), and the
+    seconds of either stage without what lies between."""
+
+    query: Query
+    blocks: int
+    prefix_s: float
+    suffix_s: float
+
+
+class TwoStagePolicy(Protocol):
+    """What a node runs frames through; each stage in one thread at a time, the rest while neither runs."""
+
+    policy: Policy
+    """The policy itself: its instruction, what it takes and gives."""
+
+    def prefix(self, observation: Observation, **given: Any) -> Any:
+        """The first stage: what :meth:`vla_simd_ros.inference.Policy.query` takes. Raises InputError."""
+
+    def suffix(self, crossed: Any) -> Answer:
+        """The second stage, from what the first returned."""
+
+    def warm_up(self) -> None:
+        """Run everything once."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Crossed:
+    """A frame between the stages; times of the performance counter."""
+
+    request: Request
+    executable: SplitExecutable
+    blocks: int
+    began: float
+    prepared: float
+    ended: float
+
+
+class HybridPolicy:
+    """A policy on a SplitExecutor.
+
+    Args:
+        policy: loaded with a SplitExecutor of the blocks that ``cuts`` names.
+        cuts: the last block of the prefix, by the number of its blocks.
+        blocks: where the cut is at first.
+        places: where the threads of the prefix and the suffix run.
+
+    Attributes:
+        blocks: blocks of the prefix of the next frame; frames under way keep theirs.
+    """
+
+    def __init__(
+        self, policy: Policy, cuts: Mapping[int, str], blocks: int, places: tuple[Placement, Placement]
+    ) -> None:
+        self.policy = policy
+        self.blocks = blocks
+        self._cuts = dict(cuts)
+        self._places = places
+
+    def prefix(self, observation: Observation, **given: Any) -> _Crossed:
+        """The first stage, on the first executor."""
+        self._places[0].take()
+        blocks = self.blocks
+        executable = self.policy.executable
+        assert isinstance(executable, SplitExecutable)
+        began = time.perf_counter()
+        request = self.policy.request(observation, **given)
+        prepared = time.perf_counter()
+        values = executable.prefix(self._cuts[blocks], request.values)
+        crossed = Request(values, request.plan)
+        return _Crossed(crossed, executable, blocks, began, prepared, time.perf_counter())
+
+    def suffix(self, crossed: _Crossed) -> Answer:
+        """The second stage, and all solver steps, on the second executor."""
+        self._places[1].take()
+        after = self._cuts[crossed.blocks]
+        began = time.perf_counter()
+        values = crossed.executable.suffix(after, crossed.request.values)
+        queried = time.perf_counter()
+        plan = crossed.request.plan
+        result: Array = (
+            values["action"] if plan is None else self.policy.solve(crossed.executable.steps(after), plan)
+        )
+        solved = time.perf_counter()
+        actions = np.asarray(result, np.float32)
+        ended = time.perf_counter()
+        prefix_s = crossed.ended - crossed.prepared
+        timing = Timing(
+            preprocess_ms=(crossed.prepared - crossed.began) * _MS,
+            query_ms=(prefix_s + queried - began) * _MS,
+            handover_ms=(began - crossed.ended) * _MS,
+            step_ms=(solved - queried) * _MS,
+            postprocess_ms=(ended - solved) * _MS,
+            total_ms=(ended - crossed.began) * _MS,
+        )
+        return Answer(Query(actions, timing), crossed.blocks, prefix_s, solved - began)
+
+    def warm_up(self) -> None:
+        """Run every cut once, where an instruction is set; if not, the first one."""
+        try:
+            executable = self.policy.executable
+        except InputError:
+            self.policy.warm_up()
+            return
+        assert isinstance(executable, SplitExecutable)
+        request = self.policy.request(self.policy.blank_observation())
+        for after in self._cuts.values():
+            executable.suffix(after, executable.prefix(after, request.values))
+            if request.plan is not None:
+                self.policy.solve(executable.steps(after), request.plan, 1)
+
+
+class WholePolicy:
+    """A policy that is not cut: the first stage only hands frames on, so that the newest one is taken."""
+
+    def __init__(self, policy: Policy, place: Placement) -> None:
+        self.policy = policy
+        self._place = place
+
+    def prefix(self, observation: Observation, **given: Any) -> tuple[Observation, dict[str, Any]]:
+        """Nothing."""
+        return observation, given
+
+    def suffix(self, crossed: tuple[Observation, dict[str, Any]]) -> Answer:
+        """The whole query. Raises InputError."""
+        self._place.take()
+        observation, given = crossed
+        query = self.policy.query(observation, **given)
+        return Answer(query, 0, 0.0, (query.timing.query_ms + query.timing.step_ms) / _MS)
+
+    def warm_up(self) -> None:
+        """Run it once."""
+        self.policy.warm_up()
