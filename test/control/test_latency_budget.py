@@ -8,7 +8,7 @@ from vla_simd_ros.control.latency_budget import QUERY_STAGES, STAGES, latency_bu
 
 MS = 1_000_000
 CAPTURE = 1_700_000_000_123_456_789
-QUERY = dict(zip(QUERY_STAGES, (3.0, 2.0, 5.0, 1.5, 80.0, 7.0, 0.5, 1.0), strict=True))
+QUERY = dict(zip(QUERY_STAGES, (3.0, 2.0, 5.0, 1.5, 60.0, 20.0, 7.0, 0.5, 1.0), strict=True))
 
 
 def test_stages_that_follow_each_other_add_up_to_the_total() -> None:

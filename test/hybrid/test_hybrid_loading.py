@@ -109,7 +109,7 @@ def test_executors_have_the_cores_and_threads_of_their_side(measured: Measured) 
     assert "measuring every block 1 times" in measured.said[0]
     loader = measured.loader
     measured.made.clear()
-    loader.hybrid()
+    loader.hybrid(lambda: loader.zone.cut)
     loader.whole()
     assert [name for name, _ in measured.made] == ["simd"] * 3
     for (_, settings), place in zip(measured.made, (*loader.places, loader.places[1]), strict=True):
@@ -118,7 +118,8 @@ def test_executors_have_the_cores_and_threads_of_their_side(measured: Measured) 
 
 def test_every_cut_of_the_zone_and_the_whole_policy_answer_alike(folder: Path, measured: Measured) -> None:
     loader = measured.loader
-    hybrid, whole = loader.hybrid(), loader.whole()
+    cut = [0]
+    hybrid, whole = loader.hybrid(lambda: cut[0]), loader.whole()
     checkpoint = load_checkpoint(folder)
     expected = Policy.load(folder, threads=1)
     for policy in (hybrid.policy, whole.policy, expected):
@@ -128,11 +129,11 @@ def test_every_cut_of_the_zone_and_the_whole_policy_answer_alike(folder: Path, m
     for blocks, case in zip(
         range(loader.zone.first, loader.zone.last + 1), random_cases(checkpoint, 9, 5), strict=False
     ):
-        hybrid.blocks = blocks
+        cut[0] = blocks
         actions = expected.query(case.observation, noise=case.noise).actions
         given: dict[str, Any] = {} if case.noise is None else {"noise": case.noise}
         crossed = hybrid.prefix(case.observation, **given)
-        hybrid.blocks = loader.zone.first  # the next frame's
+        cut[0] = loader.zone.first  # the next frame's
         answer = hybrid.suffix(crossed)
         assert answer.blocks == blocks
         np.testing.assert_array_equal(answer.query.actions, actions)

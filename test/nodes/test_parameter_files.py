@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from vla_simd_ros.nodes import executor_settings, policy_settings
+from vla_simd_ros.nodes import executor_settings, hybrid_settings, policy_settings
 from vla_simd_ros.nodes.parameters import Param
 
 CONFIG = Path(__file__).parents[2] / "config"
 FILES = [
     ("policy_node.yaml", policy_settings.PARAMETERS),
+    ("hybrid_scheduler.yaml", hybrid_settings.PARAMETERS),
     ("chunk_executor.yaml", executor_settings.PARAMETERS),
 ]
 

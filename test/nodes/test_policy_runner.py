@@ -101,7 +101,7 @@ def test_the_budget_from_capture_to_command_adds_up(clock: Clock) -> None:
     times = prediction.times
     query = {
         f"{name}_ms": getattr(times, name)
-        for name in ("transport", "sync", "wait", "preprocess", "query", "step", "postprocess")
+        for name in ("transport", "sync", "wait", "preprocess", "query", "handover", "step", "postprocess")
     }
     query["publish_ms"] = (published_ns - prediction.ready_ns) * 1e-6
     budget = latency_budget(query, CAPTURE, (published_ns - CAPTURE) * 1e-6, arrival_ns, clock.now_ns)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vla_simd_ros.nodes.parameters import ParameterError
-from vla_simd_ros.nodes.policy_settings import PARAMETERS, load_options, settings_for
+from vla_simd_ros.nodes.policy_settings import PARAMETERS, checkpoint_named, load_options, settings_for
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
 
 CAMERA = CameraSpec(6, 8)
@@ -78,7 +78,7 @@ def test_groups_in_int8_or_all_of_them() -> None:
     with pytest.raises(ValueError, match="precision is int8 and int8 is 'head', expected one of the two"):
         load_options(values(checkpoint="/tmp/c", precision="int8", int8="head"))
     with pytest.raises(ParameterError, match="expected the folder of a checkpoint"):
-        load_options(values())
+        checkpoint_named(values())
 
 
 @pytest.mark.parametrize(

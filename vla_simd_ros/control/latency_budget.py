@@ -11,6 +11,7 @@ QUERY_STAGES = (
     "wait_ms",
     "preprocess_ms",
     "query_ms",
+    "handover_ms",
     "step_ms",
     "postprocess_ms",
     "publish_ms",

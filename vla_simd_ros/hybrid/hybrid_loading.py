@@ -129,13 +129,13 @@ class HybridLoader:
         zone = self.zone
         return CutController(self.costs, ControllerSettings(zone.first, zone.last, **settings), zone.cut)
 
-    def hybrid(self) -> HybridPolicy:
-        """The policy on both executors, with every cut of the zone ready."""
+    def hybrid(self, blocks: Callable[[], int]) -> HybridPolicy:
+        """The policy on both executors, with every cut of the zone ready; ``blocks`` says where to cut."""
         prefix, suffix = (self._executor(name, place) for name, place in self._sides())
         zone = self.zone
         policy = Policy(self._checkpoint, SplitExecutor(prefix, suffix, zone.names), self._options.int8)
         cuts = {blocks: zone.name(blocks) for blocks in range(zone.first, zone.last + 1)}
-        return HybridPolicy(policy, cuts, zone.cut, self.places)
+        return HybridPolicy(policy, cuts, blocks, self.places)
 
     def whole(self) -> WholePolicy:
         """The policy that is not cut, on the suffix's cores."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -65,25 +65,26 @@ class HybridPolicy:
     Args:
         policy: loaded with a SplitExecutor of the blocks that ``cuts`` names.
         cuts: the last block of the prefix, by the number of its blocks.
-        blocks: where the cut is at first.
+        blocks: says, when a frame begins, how many blocks its prefix has; it keeps these.
         places: where the threads of the prefix and the suffix run.
-
-    Attributes:
-        blocks: blocks of the prefix of the next frame; frames under way keep theirs.
     """
 
     def __init__(
-        self, policy: Policy, cuts: Mapping[int, str], blocks: int, places: tuple[Placement, Placement]
+        self,
+        policy: Policy,
+        cuts: Mapping[int, str],
+        blocks: Callable[[], int],
+        places: tuple[Placement, Placement],
     ) -> None:
         self.policy = policy
-        self.blocks = blocks
+        self._blocks = blocks
         self._cuts = dict(cuts)
         self._places = places
 
     def prefix(self, observation: Observation, **given: Any) -> _Crossed:
         """The first stage, on the first executor."""
         self._places[0].take()
-        blocks = self.blocks
+        blocks = self._blocks()
         executable = self.policy.executable
         assert isinstance(executable, SplitExecutable)
         began = time.perf_counter()

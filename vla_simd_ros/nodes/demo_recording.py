@@ -13,6 +13,7 @@ STAGES = (
     "observation_age_ms",
     "preprocess_ms",
     "query_ms",
+    "handover_ms",
     "step_ms",
     "postprocess_ms",
     "total_ms",

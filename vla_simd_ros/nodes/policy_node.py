@@ -8,14 +8,21 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from vla_simd_ros.inference import Policy
 from vla_simd_ros.nodes.episodes import EpochCounter
-from vla_simd_ros.nodes.parameters import ParameterError
+from vla_simd_ros.nodes.parameters import Param, ParameterError
 from vla_simd_ros.nodes.pipeline_node import PipelineNode
 from vla_simd_ros.nodes.policy_pipeline import PolicyPipeline
-from vla_simd_ros.nodes.policy_settings import PARAMETERS, instruction_problem, load_options, settings_for
+from vla_simd_ros.nodes.policy_settings import (
+    PARAMETERS,
+    checkpoint_named,
+    instruction_problem,
+    load_options,
+    settings_for,
+)
 from vla_simd_ros.nodes.process import run_node
 from vla_simd_ros.nodes.query_sampling import QuerySampling
 from vla_simd_ros.nodes.topic_names import check_topics
@@ -24,35 +31,62 @@ from vla_simd_ros.nodes.topic_names import check_topics
 EXPECTED_ERRORS = (ParameterError, ValueError, OSError, ImportError)
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A policy, what runs all of it once, and what makes a pipeline of it: called as PolicyPipeline is."""
+
+    policy: Any
+    warm_up: Callable[[], None]
+    pipeline: Callable[..., PolicyPipeline]
+
+
 class PolicyNode(PipelineNode[PolicyPipeline]):
     """Loads a policy on configure and queries it while active.
 
     Args:
         load: makes the policy: called with the checkpoint folder and options, like ``Policy.load``.
+        name: of the node.
+        parameters: what it takes.
         node_options: passed on to the rclpy node.
     """
 
-    def __init__(self, load: Callable[..., Any] = Policy.load, **node_options: Any) -> None:
-        super().__init__("policy_node", "policy", PARAMETERS, EXPECTED_ERRORS, **node_options)
+    def __init__(
+        self,
+        load: Callable[..., Any] = Policy.load,
+        name: str = "policy_node",
+        parameters: Sequence[Param] = PARAMETERS,
+        **node_options: Any,
+    ) -> None:
+        super().__init__(name, "policy", parameters, EXPECTED_ERRORS, **node_options)
         self._load = load
         self._epochs = EpochCounter()
 
+    def _load_policy(self, values: dict[str, Any]) -> Loaded:
+        """The policy that the parameters name."""
+        policy = self._load(values["checkpoint"], **load_options(values))
+        return Loaded(policy, policy.warm_up, PolicyPipeline)
+
     def _make_pipeline(self, values: dict[str, Any]) -> PolicyPipeline:
         start = time.monotonic()
-        options = load_options(values)
+        checkpoint_named(values)
         self.get_logger().info(f"loading {values['checkpoint']}")
-        policy = self._load(values["checkpoint"], **options)
+        loaded = self._load_policy(values)
+        policy = loaded.policy
         try:
             settings = settings_for(values, policy.spec)
             sampling = QuerySampling(policy, values)
             check_topics(settings.cameras)
             instruction = self._first_instruction(policy, values["instruction"])
-            policy.warm_up()
-            pipeline = PolicyPipeline(self, policy, settings, sampling, self._epochs, instruction)
+            loaded.warm_up()
+            pipeline = loaded.pipeline(self, policy, settings, sampling, self._epochs, instruction)
         except BaseException:
             policy.close()
             raise
-        self.get_logger().info(f"{policy.name} loaded and warm after {time.monotonic() - start:.1f} s")
+        self._say_loaded(policy, time.monotonic() - start)
+        return pipeline
+
+    def _say_loaded(self, policy: Any, seconds: float) -> None:
+        self.get_logger().info(f"{policy.name} loaded and warm after {seconds:.1f} s")
         if policy.int8:
             self.get_logger().info(f"in int8: {', '.join(policy.int8)}")
         if policy.spec.temporal_ensemble_coeff is not None:
@@ -60,7 +94,6 @@ class PolicyNode(PipelineNode[PolicyPipeline]):
                 "the checkpoint's chunks were meant to be averaged: set the executor's blending to "
                 f"temporal_ensemble and ensemble_coefficient to {policy.spec.temporal_ensemble_coeff}"
             )
-        return pipeline
 
     def _change(self, name: str, value: Any) -> None:
         if self._pipeline is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import array
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from rclpy.lifecycle import LifecycleNode
@@ -34,6 +34,22 @@ from vla_simd_ros.nodes.query_worker import FrameSet, QueryWorker
 
 THROTTLE_S = 2.0
 STOP_TIMEOUT_S = 0.5
+
+
+class Worker(Protocol):
+    """Runs episodes and queries in threads of its own, as :class:`QueryWorker` does."""
+
+    def begin(self, episode: Episode) -> None:
+        """Start an episode: nothing of before counts any more."""
+
+    def offer(self, frames: FrameSet) -> None:
+        """Provide the newest observation."""
+
+    def pause(self) -> None:
+        """Do nothing and deliver nothing until the next episode."""
+
+    def stop(self, timeout_s: float) -> bool:
+        """End; false when a call is still running."""
 
 
 class PolicyPipeline:
@@ -84,7 +100,11 @@ class PolicyPipeline:
         )
         self._create_interfaces()
         # Last: from here on the worker closes the policy.
-        self._worker = QueryWorker(self._runner)
+        self._worker: Worker = self._start_worker()
+
+    def _start_worker(self) -> Worker:
+        """What queries the policy."""
+        return QueryWorker(self._runner)
 
     def _create_interfaces(self) -> None:
         node = self._node
@@ -275,6 +295,7 @@ class PolicyPipeline:
             preprocess_ms=times.preprocess,
             episode_ms=episode_ms,
             query_ms=times.query,
+            handover_ms=times.handover,
             step_ms=times.step,
             postprocess_ms=times.postprocess,
             total_ms=times.total,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,12 @@ import numpy as np
 from vla_simd_ros.control.chunk import NANOSECONDS
 from vla_simd_ros.control.committed import CommittedPrefix
 from vla_simd_ros.control.query_pacer import QueryPacer
-from vla_simd_ros.inference import Timing
+from vla_simd_ros.inference import Query, Timing
 from vla_simd_ros.nodes.episodes import Episode
 from vla_simd_ros.nodes.injected_delay import InjectedDelay
-from vla_simd_ros.nodes.observations import Observations, ObservationUnavailable
+from vla_simd_ros.nodes.observations import Observations, ObservationUnavailable, Observed
 from vla_simd_ros.nodes.policy_settings import PolicySettings
-from vla_simd_ros.nodes.query_sampling import QuerySampling
+from vla_simd_ros.nodes.query_sampling import QuerySampling, Sampled
 from vla_simd_ros.nodes.query_worker import FrameSet
 
 # Two clocks read within this time are read at once; it is tried so many times.
@@ -41,9 +41,24 @@ class Times:
     wait: float
     preprocess: float
     query: float
+    handover: float
     step: float
     postprocess: float
     total: float
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """An observation made of frames, what else its query is given, and when that began and ended."""
+
+    frames: FrameSet
+    observed: Observed
+    sampled: Sampled
+    given: Mapping[str, Any]
+    frozen: int
+    start_ns: int
+    start: float
+    converted: float
 
 
 @dataclass(frozen=True)
@@ -122,16 +137,20 @@ class PolicyRunner:
 
     def begin(self, episode: Episode) -> float:
         """Run the episode program when the instruction is another one; milliseconds spent."""
+        return self.instruct(self._policy, episode)
+
+    def instruct(self, policy: Any, episode: Episode) -> float:
+        """The same for any policy of this kind."""
         self._note()
         self._epoch = episode.epoch
         if episode.instruction is None:
             return 0.0
-        spent = float(self._policy.set_instruction(episode.instruction))
+        spent = float(policy.set_instruction(episode.instruction))
         if not spent:  # it was set already
             return 0.0
-        self.truncated = bool(self._policy.instruction_truncated)
+        self.truncated = bool(policy.instruction_truncated)
         if self.truncated:
-            limit = self._policy.spec.max_instruction_tokens
+            limit = policy.spec.max_instruction_tokens
             self._warn(f"the instruction is longer than {limit} tokens: the rest is left out")
         return spent
 
@@ -141,6 +160,17 @@ class PolicyRunner:
 
     def query(self, frames: FrameSet) -> Prediction | None:
         """Run the policy on the frames; None, with the reason noted, when they give no observation."""
+        prepared = self.prepare(frames)
+        if prepared is None:
+            return None
+        prediction = self.finish(
+            prepared, self._policy.query(prepared.observed.observation, **prepared.given)
+        )
+        self.delay()
+        return prediction
+
+    def prepare(self, frames: FrameSet) -> Prepared | None:
+        """What a query on the frames is given; None, with the reason noted, when they give no observation."""
         start_ns, start = _moment(self._clock)
         try:
             observed = self._observations.observe(frames, start_ns)
@@ -153,26 +183,30 @@ class PolicyRunner:
         prefix, frozen = self._prefix(frames.stamp_ns)
         if frozen:
             given["prefix"] = self._sampling.prefix(self._settings.action_units.to_policy(prefix), frozen)
-        converted = time.perf_counter()
-        result = self._policy.query(observed.observation, **given)
+        return Prepared(frames, observed, sampled, given, frozen, start_ns, start, time.perf_counter())
+
+    def finish(self, prepared: Prepared, result: Query) -> Prediction:
+        """The prediction that a query's result is. Raises PolicyOutputError where it cannot be executed."""
         rows = self._settings.action_units.to_robot(np.asarray(result.actions, dtype=np.float64))
         self._check(rows)
         ready_ns, ready = _moment(self._clock)
-        times = _times(frames, start_ns, (converted - start) * 1e3, result.timing, (ready - start) * 1e3)
+        self._note()
+        return Prediction(
+            prepared.frames.stamp_ns,
+            rows,
+            _times(prepared, result.timing, (ready - prepared.start) * 1e3),
+            ready_ns,
+            prepared.observed.frame_stamps_ns,
+            prepared.observed.joint_stamp_ns,
+            frozen=prepared.frozen,
+            num_steps=prepared.sampled.num_steps,
+            noise_seed=prepared.sampled.noise_seed,
+        )
+
+    def delay(self) -> None:
+        """Wait as long as was asked for, to try slow policies. Raises Cancelled."""
         if self._delay is not None:
             self._delay.wait()
-        self._note()
-        made_of = (observed.frame_stamps_ns, observed.joint_stamp_ns)
-        return Prediction(
-            frames.stamp_ns,
-            rows,
-            times,
-            ready_ns,
-            *made_of,
-            frozen=frozen,
-            num_steps=sampled.num_steps,
-            noise_seed=sampled.noise_seed,
-        )
 
     def _prefix(self, stamp_ns: int) -> tuple[np.ndarray, int]:
         """The first rows of the chunk to be, in robot units, as the chunk in execution has them, and how many
@@ -203,12 +237,20 @@ class PolicyRunner:
     def cancel(self) -> None:
         """From any thread: end what runs, and what is run until :meth:`resume`."""
         self._policy.cancel()
+        self.cancel_delay()
+
+    def cancel_delay(self) -> None:
+        """From any thread: end the delay that runs, and those until :meth:`resume_delay`."""
         if self._delay is not None:
             self._delay.cancel()
 
     def resume(self) -> None:
         """Let the policy run again."""
         self._policy.resume()
+        self.resume_delay()
+
+    def resume_delay(self) -> None:
+        """Let delays last again."""
         if self._delay is not None:
             self._delay.resume()
 
@@ -241,9 +283,10 @@ def _moment(clock: Callable[[], int]) -> tuple[int, float]:
     return now_ns, after
 
 
-def _times(frames: FrameSet, start_ns: int, conversion: float, spent: Timing, total: float) -> Times:
-    """Stages that follow each other without a gap; ``conversion`` and ``total`` are in milliseconds."""
-    preprocess = conversion + spent.preprocess_ms
+def _times(prepared: Prepared, spent: Timing, total: float) -> Times:
+    """Stages that follow each other without a gap; ``total`` is in milliseconds."""
+    frames, start_ns = prepared.frames, prepared.start_ns
+    preprocess = (prepared.converted - prepared.start) * 1e3 + spent.preprocess_ms
     return Times(
         observation_age=(start_ns - frames.stamp_ns) * 1e-6,
         transport=(frames.received_ns - frames.stamp_ns) * 1e-6,
@@ -251,7 +294,8 @@ def _times(frames: FrameSet, start_ns: int, conversion: float, spent: Timing, to
         wait=(start_ns - frames.complete_ns) * 1e-6,
         preprocess=preprocess,
         query=spent.query_ms,
+        handover=spent.handover_ms,
         step=spent.step_ms,
-        postprocess=total - preprocess - spent.query_ms - spent.step_ms,
+        postprocess=total - preprocess - spent.query_ms - spent.handover_ms - spent.step_ms,
         total=total,
     )

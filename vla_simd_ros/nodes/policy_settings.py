@@ -28,7 +28,8 @@ ENGINE_PARAMETERS = ("threads", "isa", "convolution", "waiting", "spin_us", "sch
 """Settings of the engine that are parameters of the same name, besides affinity: ROS has no empty list."""
 
 
-def _engine_parameter(name: str) -> Param:
+def engine_parameter(name: str) -> Param:
+    """A setting of the engine as a parameter."""
     setting = settings()[name]
     return Param(
         name,
@@ -40,27 +41,16 @@ def _engine_parameter(name: str) -> Param:
     )
 
 
-PARAMETERS = [
-    Param("checkpoint", "", "Folder of the LeRobot checkpoint (pretrained_model) to run."),
-    Param(
-        "executor",
-        "simd",
-        "What computes the policy: the C++ engine, PyTorch, or (slowly) NumPy.",
-        choices=EXECUTORS,
-    ),
+CHECKPOINT = Param("checkpoint", "", "Folder of the LeRobot checkpoint (pretrained_model) to run.")
+
+PRECISION_PARAMETERS = [
     Param(
         "precision", FP32, "Arithmetic of the policy; int8: of all groups of layers.", choices=(FP32, INT8)
     ),
     Param("int8", "", "Groups of layers in int8, with commas: their names, all, or auto; empty: none."),
-    Param(
-        "settings",
-        "auto",
-        "Engine: where its settings come from. auto: those of vla_simd tune for such a checkpoint on this "
-        "machine, where there are any; default; or a file of vla_simd tune. The parameters below replace "
-        "single ones where they are not at their default.",
-    ),
-    *(_engine_parameter(name) for name in ENGINE_PARAMETERS),
-    Param("affinity", [-1], "CPUs that the engine's threads run on; -1: any.", minimum=-1),
+]
+
+QUERY_PARAMETERS = [
     Param(
         "cameras",
         "",
@@ -189,6 +179,28 @@ PARAMETERS = [
         f"{FORMS}. Empty: none.",
     ),
 ]
+"""What is observed, how it is queried, and when."""
+
+PARAMETERS = [
+    CHECKPOINT,
+    Param(
+        "executor",
+        "simd",
+        "What computes the policy: the C++ engine, PyTorch, or (slowly) NumPy.",
+        choices=EXECUTORS,
+    ),
+    *PRECISION_PARAMETERS,
+    Param(
+        "settings",
+        "auto",
+        "Engine: where its settings come from. auto: those of vla_simd tune for such a checkpoint on this "
+        "machine, where there are any; default; or a file of vla_simd tune. The parameters below replace "
+        "single ones where they are not at their default.",
+    ),
+    *(engine_parameter(name) for name in ENGINE_PARAMETERS),
+    Param("affinity", [-1], "CPUs that the engine's threads run on; -1: any.", minimum=-1),
+    *QUERY_PARAMETERS,
+]
 
 
 @dataclass(frozen=True)
@@ -225,16 +237,19 @@ class PolicySettings:
     inject_delay: DelayDistribution | None = None
 
 
+def checkpoint_named(values: Mapping[str, Any]) -> None:
+    """Raises ParameterError where no checkpoint is named."""
+    if not values["checkpoint"]:
+        raise ParameterError("checkpoint: got an empty name, expected the folder of a checkpoint")
+
+
 def load_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments for loading the policy.
 
     Raises:
-        ParameterError: no checkpoint is named.
         SettingError: a setting has a value that it cannot have.
         Int8GroupError: precision and int8 contradict each other.
     """
-    if not values["checkpoint"]:
-        raise ParameterError("checkpoint: got an empty name, expected the folder of a checkpoint")
     engine = EngineSettings(
         affinity=tuple(cpu for cpu in values["affinity"] if cpu >= 0),
         **{name: values[name] for name in ENGINE_PARAMETERS},

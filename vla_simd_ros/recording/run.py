@@ -153,7 +153,7 @@ class _Reader:
 
     def timing(self, message: Any, time_ns: int, topic: str) -> None:
         self._times.append(time_ns)
-        durations = {name: float(getattr(message, name)) for name in (*STAGES, "episode_ms")}
+        durations = {name: float(getattr(message, name, 0.0)) for name in (*STAGES, "episode_ms")}
         stamp = nanoseconds(message.header.stamp)
         self._recording.timings.append(Timing(stamp, int(message.epoch), durations))
 
@@ -176,7 +176,7 @@ class _Reader:
         )
 
     def budget(self, message: Any, time_ns: int, topic: str) -> None:
-        stages = {name: float(getattr(message, name)) for name in BUDGET_STAGES}
+        stages = {name: float(getattr(message, name, 0.0)) for name in BUDGET_STAGES}
         budget = LatencyBudget(stages, float(message.total_ms))
         self._recording.budgets.append(
             Budget(nanoseconds(message.header.stamp), int(message.sequence), budget)

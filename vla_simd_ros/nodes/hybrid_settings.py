@@ -1,0 +1,193 @@
+"""The hybrid scheduler's parameters, and what they mean for loading and running a policy on two executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vla_simd_ros.executors.settings import MOST_THREADS, EngineSettings
+from vla_simd_ros.graph.int8_groups import int8_setting
+from vla_simd_ros.hybrid.hybrid_loading import HybridOptions
+from vla_simd_ros.hybrid.pipeline_supervisor import RestartSettings
+from vla_simd_ros.hybrid.placement import LARGEST_NICE, Side
+from vla_simd_ros.inference import EXECUTORS
+from vla_simd_ros.nodes.param import LONGEST_S, Param, ParameterError
+from vla_simd_ros.nodes.policy_settings import (
+    CHECKPOINT,
+    ENGINE_PARAMETERS,
+    PRECISION_PARAMETERS,
+    QUERY_PARAMETERS,
+    engine_parameter,
+)
+
+_MOST_BLOCKS = 10_000
+_ENGINE = tuple(name for name in ENGINE_PARAMETERS if name != "threads")
+
+
+def _side(name: str, what: str) -> list[Param]:
+    return [
+        Param(f"{name}_executor", "simd", f"What computes {what}.", choices=EXECUTORS),
+        Param(
+            f"{name}_threads",
+            1 if name == "prefix" else 0,
+            f"Threads of the {name}'s executor; 0: one for each of its CPUs.",
+            minimum=0,
+            maximum=MOST_THREADS,
+        ),
+        Param(
+            f"{name}_cpus",
+            [-1],
+            f"CPUs that the {name}'s threads run on, and nothing of the other side; -1: any that are free.",
+            minimum=-1,
+        ),
+    ]
+
+
+PARAMETERS = [
+    CHECKPOINT,
+    *_side("prefix", "the first blocks: the GPU's side, where there is one"),
+    *_side("suffix", "the other blocks and all solver steps: the CPU's side"),
+    Param("reserved_cpus", [-1], "CPUs that neither side uses, kept for others; -1: none.", minimum=-1),
+    Param(
+        "nice",
+        0,
+        "How far the threads of both sides stand back where others want their CPUs; 0: not at all.",
+        minimum=0,
+        maximum=LARGEST_NICE,
+    ),
+    *PRECISION_PARAMETERS,
+    *(engine_parameter(name) for name in _ENGINE),
+    Param(
+        "costs",
+        "",
+        "File of the blocks' costs on both sides, of vla_simd split --save-costs; empty: they are measured "
+        "when the node is configured.",
+    ),
+    Param("cost_repeats", 3, "Runs of each block where costs are measured.", minimum=1, maximum=1000),
+    Param(
+        "zone_first",
+        0,
+        "Fewest blocks of the prefix: the first end of the dynamic zone; 0: two before the cut.",
+        minimum=0,
+        maximum=_MOST_BLOCKS,
+    ),
+    Param(
+        "zone_last",
+        0,
+        "Most blocks of the prefix: the other end of the zone; 0: two behind the cut. Blocks in the zone are "
+        "loaded on both sides.",
+        minimum=0,
+        maximum=_MOST_BLOCKS,
+    ),
+    Param(
+        "cut",
+        0,
+        "Blocks of the prefix at first; 0: as many as give the shortest predicted interval.",
+        minimum=0,
+        maximum=_MOST_BLOCKS,
+    ),
+    Param(
+        "cut_margin",
+        0.04,
+        "Share of the interval that a move of the cut must be predicted to save.",
+        minimum=0.0,
+        maximum=0.99,
+    ),
+    Param("cut_patience", 2, "Frames in a row that must agree before the cut moves.", minimum=1),
+    Param("cut_rest", 3, "Frames after a move in which the cut stays.", minimum=0),
+    Param(
+        "cut_smoothing",
+        0.5,
+        "Weight of the newest frame in the estimate of how much slower either side is now.",
+        positive=True,
+        maximum=1.0,
+    ),
+    Param(
+        "stall_timeout",
+        10.0,
+        "A stage that works on one frame for longer has failed, seconds.",
+        positive=True,
+        maximum=LONGEST_S,
+    ),
+    Param(
+        "restart_limit",
+        3,
+        "Failures in a row after which the stages are started again; after one more the fallback computes, "
+        "and after as many of its own nothing.",
+        minimum=0,
+        maximum=1000,
+    ),
+    Param(
+        "restart_pause",
+        0.5,
+        "Before the first restart, seconds; twice as long before each one that follows in a row, up to 30.",
+        minimum=0.0,
+        maximum=30.0,
+    ),
+    Param("restart_forgiven", 100, "Results in a row after which earlier failures count no more.", minimum=1),
+    Param(
+        "fallback_executor",
+        "simd",
+        "What computes the whole policy, on the suffix's CPUs, after too many failures; loaded then.",
+        choices=EXECUTORS,
+    ),
+    *QUERY_PARAMETERS,
+]
+
+
+@dataclass(frozen=True)
+class HybridSettings:
+    """How the policy is loaded, what follows failures, and how the cut moves."""
+
+    options: HybridOptions
+    restarts: RestartSettings
+    controller: Mapping[str, Any]
+
+
+def hybrid_settings(values: Mapping[str, Any]) -> HybridSettings:
+    """What the parameters mean.
+
+    Raises:
+        ParameterError: a list of CPUs is no set of them.
+        SettingError: a setting of the engine has a value that it cannot have.
+        Int8GroupError: precision and int8 contradict each other.
+    """
+    costs = values["costs"]
+    options = HybridOptions(
+        checkpoint=values["checkpoint"],
+        prefix=_side_of(values, "prefix"),
+        suffix=_side_of(values, "suffix"),
+        fallback=values["fallback_executor"],
+        reserved=_cpus(values, "reserved_cpus"),
+        nice=values["nice"],
+        engine=EngineSettings(**{name: values[name] for name in _ENGINE}),
+        int8=int8_setting(values["precision"], values["int8"]),
+        costs=Path(costs) if costs else None,
+        repeats=values["cost_repeats"],
+        first=values["zone_first"],
+        last=values["zone_last"],
+        cut=values["cut"],
+    )
+    restarts = RestartSettings(
+        stall_s=values["stall_timeout"],
+        limit=values["restart_limit"],
+        pause_s=values["restart_pause"],
+        forgiven=values["restart_forgiven"],
+    )
+    names = ("margin", "patience", "rest", "smoothing")
+    return HybridSettings(options, restarts, {name: values[f"cut_{name}"] for name in names})
+
+
+def _side_of(values: Mapping[str, Any], name: str) -> tuple[str, Side]:
+    return values[f"{name}_executor"], Side(_cpus(values, f"{name}_cpus"), values[f"{name}_threads"])
+
+
+def _cpus(values: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    given: Sequence[int] = values[name]
+    if list(given) == [-1]:
+        return ()
+    if -1 in given or len(set(given)) != len(given):
+        raise ParameterError(f"{name}: got {list(given)}, expected different CPUs, or -1 alone")
+    return tuple(given)
