@@ -84,7 +84,7 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
         (PermissionError(13, "Permission denied", "/x/y"), "/x/y: Permission denied"),
         (
             ModuleNotFoundError("No module named 'torch'", name="torch"),
-            "this command needs 'torch', which is not installed: pip install 'vla_simd_ros[bench]'",
+            "this command needs 'torch', which is not installed: pip install 'vla_simd_ros[training]'",
         ),
         (
             ModuleNotFoundError("No module named 'mujoco.gl'", name="mujoco.gl"),

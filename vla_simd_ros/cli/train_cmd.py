@@ -1,0 +1,136 @@
+"""``vla_simd train``: a policy from demonstrations."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vla_simd_ros.cli.make_checkpoint_cmd import image_size, setting
+
+_RECIPE = {
+    "steps": (int, "steps in all, those before --resume included (default: 100000)"),
+    "batch_size": (int, "observations in a step (default: 64)"),
+    "seed": (int, "of weights, order and noise (default: 0)"),
+    "warmup_steps": (int, "first steps, in which the learning rate rises (default: 500)"),
+    "decay_steps": (int, "last steps, in which it falls to nothing (default: 0)"),
+    "held_out": (float, "share of episodes that are kept to measure errors with (default: 0.05)"),
+    "frame_stride": (int, "observe every so-many-th frame only (default: 1)"),
+    "image_shift": (int, "move pictures by so many pixels at most (default: 0)"),
+    "image_brightness": (float, "make pictures darker or brighter by this share at most (default: 0)"),
+    "state_noise": (float, "noise on the state, in its standard deviations (default: 0)"),
+}
+_LOG_EVERY = 500
+_SAVE_EVERY_S = 180.0
+
+
+def add_parser(commands: Any) -> None:
+    """Add this command to argparse's ``commands``."""
+    parser = commands.add_parser(
+        "train",
+        help="train IMPACT or ACT on demonstrations",
+        description="Train a policy on a LeRobot dataset (format 3). Writes into the folder: the policy as"
+        " pretrained_model/, the state to go on from, the log of losses and their curve. Ctrl-C stops and"
+        " keeps what was learned.",
+    )
+    parser.add_argument("policy", choices=("impact", "act"), help="act takes no instruction")
+    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="LeRobot dataset")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="train_config.json of another run, whose settings hold where no option says otherwise",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=setting,
+        metavar="FIELD=VALUE",
+        help="a field of the policy's config.json: dim_model=256, backbone_width=32, kl_weight=10",
+    )
+    parser.add_argument("--lr", type=float, help="learning rate (default: 1e-4; act: 1e-5)")
+    parser.add_argument("--lr-backbone", type=float, help="that of the backbone (default: as --lr)")
+    recipe = parser.add_argument_group("recipe")
+    for name, (kind, text) in _RECIPE.items():
+        recipe.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N", help=text)
+    recipe.add_argument(
+        "--precision", choices=("fp32", "bf16"), help="of products in training (default: fp32)"
+    )
+    parser.add_argument(
+        "--text-encoder",
+        type=Path,
+        metavar="DIR",
+        help="T5 or BERT with its tokenizer (default: MiniLM, from its Python package)",
+    )
+    parser.add_argument(
+        "--image-size", type=image_size, metavar="HxW", help="resize pictures (default: as recorded)"
+    )
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="decoded frames (default: in --out)")
+    parser.add_argument("--device", default="cpu", help="PyTorch's name of it: cpu, cuda (default: cpu)")
+    parser.add_argument("--threads", type=int, metavar="N", help="of PyTorch (default: its own choice)")
+    parser.add_argument(
+        "--log-every", type=int, default=_LOG_EVERY, metavar="N", help=f"steps (default: {_LOG_EVERY})"
+    )
+    parser.add_argument(
+        "--save-every",
+        type=float,
+        default=_SAVE_EVERY_S,
+        metavar="S",
+        help=f"seconds (default: {_SAVE_EVERY_S:g})",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, and say where the policy is."""
+    import torch
+
+    from vla_simd_ros.datasets.lerobot_v3 import open_dataset
+    from vla_simd_ros.training.session import Request, Session
+
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    given = _given(args.config)
+    request = Request(
+        policy=args.policy,
+        dataset=open_dataset(args.data),
+        data=str(args.data),
+        folder=args.out,
+        settings={**given.get("settings", {}), **dict(args.set), **asked_rates(args)},
+        training={**given.get("training", {}), **asked_recipe(args)},
+        text_encoder=args.text_encoder,
+        image_size=args.image_size,
+        cache=args.cache,
+        resume=args.resume,
+        device=args.device,
+    )
+    session = Session(request, _say)
+    folder = session.train(log_every=args.log_every, save_every_s=args.save_every)
+    _say(f"{folder}: {args.policy} after {session.steps_taken} steps")
+    return 0
+
+
+def _given(path: Path | None) -> Mapping[str, Any]:
+    if path is None:
+        return {}
+    from vla_simd_ros.checkpoints.json_file import read_json_object
+
+    return read_json_object(path)
+
+
+def asked_recipe(args: argparse.Namespace) -> dict[str, Any]:
+    names = (*_RECIPE, "precision")
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+def asked_rates(args: argparse.Namespace) -> dict[str, float]:
+    backbone = args.lr if args.lr_backbone is None else args.lr_backbone
+    rates = {"optimizer_lr": args.lr, "optimizer_lr_backbone": backbone}
+    return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

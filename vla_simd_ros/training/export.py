@@ -1,0 +1,59 @@
+"""Writes what was trained as a LeRobot ``pretrained_model`` folder that the engine runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vla_simd_ros.checkpoints.synthesis import features
+from vla_simd_ros.checkpoints.synthesis.folder import write_folder
+from vla_simd_ros.checkpoints.synthesis.impact import impact_preprocessor_steps
+from vla_simd_ros.checkpoints.synthesis.recipe import Recipe as Content
+from vla_simd_ros.training.impact import ImpactPolicy
+from vla_simd_ros.training.recipe import TRAIN_CONFIG
+
+PRETRAINED = "pretrained_model"
+_TEXT = "model.text.model."
+# Counts batches; the norms that the engine knows have none.
+_UNREAD = ".num_batches_tracked"
+
+
+def export_policy(
+    folder: Path,
+    policy: ImpactPolicy,
+    config: dict[str, Any],
+    statistics: Mapping[str, npt.NDArray[np.float32]],
+    tokenizer_files: Mapping[str, Any],
+    train_config: Mapping[str, Any],
+) -> None:
+    """Replace ``folder`` by the policy as it is now.
+
+    The frozen text encoder is stored in bfloat16, which holds its values exactly.
+    """
+    tensors = {
+        name: value.detach().float().cpu().contiguous().numpy()
+        for name, value in policy.state_dict().items()
+        if not name.endswith(_UNREAD)
+    }
+    before = (
+        features.preprocessor_steps(config) if config["type"] == "act" else impact_preprocessor_steps(config)
+    )
+    content = Content(
+        config,
+        tensors,
+        before,
+        features.postprocessor_steps(config),
+        {**tokenizer_files, TRAIN_CONFIG: dict(train_config)},
+        {_TEXT: "bf16"},
+    )
+    fresh = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    write_folder(fresh, content, dict(statistics), "fp32")
+    if folder.exists():
+        shutil.rmtree(folder)
+    fresh.replace(folder)
