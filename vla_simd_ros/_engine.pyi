@@ -70,6 +70,15 @@ class Int8Weights:
 class KeyValues:
     @property
     def rows(self) -> int: ...
+class BlockWeights:
+    @property
+    def isa(self) -> str: ...
+    @property
+    def form(self) -> str: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
     @property
     def bytes(self) -> int: ...
 
@@ -127,6 +136,8 @@ class Engine:
 
     def key_values(self, rows: int, kv_heads: int, head: int) -> KeyValues:
         """A state of so many tokens, zero."""
+    def pack_blocks(self, form: str, blocks: NDArray[Any], k: int) -> BlockWeights:
+        """Weights [n, k] in blocks as ggml lays them out, as bytes; form is q8_0, q4_0 or q4_1."""
 
     def cancel(self) -> None: ...
     def resume(self) -> None: ...
@@ -146,7 +157,7 @@ class ProgramBuilder:
         self,
         label: str,
         x: View,
-        weights: PackedWeights | Int8Weights,
+        weights: PackedWeights | Int8Weights | BlockWeights,
         y: View,
         bias: View | None = None,
         residual: View | None = None,
@@ -253,5 +264,6 @@ class ProgramBuilder:
     def cached_attention(
         self, label: str, q: View, state: KeyValues, positions: View, y: View, heads: int, scale: float
     ) -> None: ...
+    def embedding(self, label: str, table: View | BlockWeights, ids: View, y: View) -> None: ...
     def set_branch(self, branch: int) -> None: ...
     def build(self) -> Program: ...

@@ -43,6 +43,26 @@ std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, 
   return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, form));
 }
 
+constexpr std::pair<const char*, BlockForm> kBlockForms[] = {
+    {"q8_0", BlockForm::kQ8_0}, {"q4_0", BlockForm::kQ4_0}, {"q4_1", BlockForm::kQ4_1}};
+
+std::shared_ptr<BlockWeights> pack_blocks(Engine& engine, const std::string& form,
+                                          const py::array_t<uint8_t, py::array::c_style>& blocks, int64_t k) {
+  if (blocks.ndim() != 2) {
+    throw std::invalid_argument("weights in blocks: got " + std::to_string(blocks.ndim()) +
+                                " dimensions, expected [n, bytes of a row]");
+  }
+  for (const auto& [name, known] : kBlockForms) {
+    if (form != name) continue;
+    const auto* data = reinterpret_cast<const std::byte*>(blocks.data());
+    const int64_t bytes = blocks.size(), n = blocks.shape(0);
+    const BlockForm parsed = known;
+    const py::gil_scoped_release release;
+    return std::const_pointer_cast<BlockWeights>(engine.pack_blocks(parsed, data, bytes, n, k));
+  }
+  throw std::invalid_argument("weights in blocks: unknown form '" + form + "', expected q8_0, q4_0 or q4_1");
+}
+
 std::shared_ptr<Int8Weights> pack_int8(Engine& engine, const FloatMatrix& weights, int64_t runs) {
   if (weights.ndim() != 2 || runs < 1 || weights.shape(1) % runs != 0) {
     throw std::invalid_argument("INT8 weights: expected [n, k] with k a multiple of runs=" + std::to_string(runs));
@@ -80,6 +100,16 @@ void register_engine(py::module_& module) {
   py::class_<KeyValues, std::shared_ptr<KeyValues>>(module, "KeyValues", "A state, in the layout of one instruction set.")
       .def_property_readonly("rows", [](const KeyValues& state) { return state.shape().rows; })
       .def_property_readonly("bytes", &KeyValues::bytes);
+  py::class_<BlockWeights, std::shared_ptr<BlockWeights>>(module, "BlockWeights",
+                                                          "Weights [n, k] in blocks, for one instruction set.")
+      .def_property_readonly("isa", [](const BlockWeights& weights) { return weights.kernels().isa; })
+      .def_property_readonly("form",
+                             [](const BlockWeights& weights) {
+                               return kBlockForms[static_cast<std::size_t>(weights.form())].first;
+                             })
+      .def_property_readonly("n", &BlockWeights::n)
+      .def_property_readonly("k", &BlockWeights::k)
+      .def_property_readonly("bytes", &BlockWeights::bytes);
 
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine", "Kernels, a team of threads and scratch memory.")
       .def(py::init(&make_engine), py::arg("threads") = 0, py::arg("isa") = "",
@@ -113,6 +143,9 @@ void register_engine(py::module_& module) {
       .def("key_values", [](const Engine& engine, int64_t rows, int64_t kv_heads, int64_t head) {
              return engine.key_values({rows, kv_heads, head});
            }, py::arg("rows"), py::arg("kv_heads"), py::arg("head"), "Keys and values of so many tokens, zero.")
+      .def("pack_blocks", &pack_blocks, py::arg("form"), py::arg("blocks"), py::arg("k"),
+           "Packs weights [n, k] that are given in blocks of 32, as ggml lays them out: bytes [n, k / 32 * bytes of a "
+           "block]; form is q8_0, q4_0 or q4_1.")
       .def("cancel", &Engine::cancel, "Ends the run in flight, and later ones until resume(), with Cancelled.")
       .def("resume", &Engine::resume)
       .def("read_bandwidth", &Engine::read_bandwidth, py::arg("bytes"), py::arg("repeats") = 5,

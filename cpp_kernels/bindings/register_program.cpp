@@ -9,6 +9,10 @@ namespace {
 using OptionalView = std::optional<Operand>;
 // Packed for the fp32 kernels or for the INT8 ones.
 using Weights = std::variant<std::shared_ptr<PackedWeights>, std::shared_ptr<Int8Weights>>;
+// Of a linear layer, which may be in blocks too.
+using LinearWeights =
+    std::variant<std::shared_ptr<PackedWeights>, std::shared_ptr<Int8Weights>, std::shared_ptr<BlockWeights>>;
+using Table = std::variant<Operand, std::shared_ptr<BlockWeights>>;
 using Size = std::pair<int64_t, int64_t>;
 
 // (top, bottom) and (left, right).
@@ -49,7 +53,7 @@ class Builder {
   Builder(std::shared_ptr<Engine> engine, std::shared_ptr<Arena> arena)
       : engine_(std::move(engine)), builder_(engine_->kernels(), engine_->int8_kernels(), engine_->sharing(), std::move(arena)) {}
 
-  void linear(const std::string& label, const Operand& x, const Weights& weights, const Operand& y,
+  void linear(const std::string& label, const Operand& x, const LinearWeights& weights, const Operand& y,
               const OptionalView& bias, const OptionalView& residual, const std::string& activation,
               const OptionalView& gamma, const OptionalView& beta) {
     const EpilogueOperands epilogue{bias, residual, parse_activation(label, activation), gamma, beta};
@@ -134,8 +138,8 @@ class Builder {
     builder_.lookup_u8(label, x, table, y);
   }
 
-  void embedding(const std::string& label, const Operand& table, const Operand& ids, const Operand& y) {
-    builder_.embedding(label, table, ids, y);
+  void embedding(const std::string& label, const Table& table, const Operand& ids, const Operand& y) {
+    std::visit([&](const auto& rows) { builder_.embedding(label, rows, ids, y); }, table);
   }
 
   void append(const std::string& label, const std::shared_ptr<KeyValues>& state, const Operand& k, const Operand& v,

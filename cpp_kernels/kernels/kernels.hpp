@@ -53,6 +53,19 @@ struct LinearArgs {
   Epilogue epilogue;
 };
 
+// Weights of few bits, in blocks of kBlockValues adjacent ones of a row that share a scale d in float16. A weight is
+//   kQ8_0   d * q with q of 8 bits and a sign
+//   kQ4_0   d * (q - 8) with q of 4 bits
+//   kQ4_1   d * q + least with q of 4 bits, and `least` in float16 for each block too
+// rounded to fp32 once. As ggml keeps them, a block is d, `least` and the values of q one after the other; those of 4
+// bits are first the lower halves of 16 bytes, then the upper halves.
+enum class BlockForm : int32_t { kQ8_0 = 0, kQ4_0 = 1, kQ4_1 = 2 };
+constexpr int64_t kBlockValues = 32;
+
+constexpr int64_t block_bytes(BlockForm form) {
+  return form == BlockForm::kQ8_0 ? 2 + 32 : form == BlockForm::kQ4_0 ? 2 + 16 : 4 + 16;
+}
+
 // A convolution as a matrix product: m = out_h * out_w rows of k = kernel_h * kernel_w * in_c values.
 // The filter is packed as w[out_c][kernel_h][kernel_w][in_c].
 struct Conv2dArgs {
@@ -301,6 +314,16 @@ struct KernelTable {
   void (*linear)(const LinearArgs&, Range rows, Range panels);
   // The same for weights [n][k] that are kept row by row in place of packed ones. A panel is tile_cols of their rows.
   void (*linear_rows)(const LinearArgs&, Range rows, Range panels);
+
+  // Weights [n][k] in blocks, in panels of as many bytes for each of their columns, of which those past the last are
+  // zero. `blocks` are the rows as ggml keeps them.
+  void (*pack_blocks)(BlockForm, const std::byte* blocks, int64_t n, int64_t k, std::byte* packed, Range panels);
+  // `linear` with these, which gives what it gives with their values in fp32, to the last bit. Scratch is for one
+  // thread; its size in floats.
+  int64_t (*blocks_scratch)(int64_t k);
+  void (*linear_blocks)(BlockForm, const LinearArgs&, Range rows, Range panels, float* scratch);
+  // `embedding` with a table [rows][cols] packed in blocks.
+  void (*embed_blocks)(BlockForm, const EmbeddingArgs&, Range rows, float* scratch);
 
   // Scratch holds one block of patches, for one thread; its size in floats.
   int64_t (*conv2d_scratch)(const Conv2dArgs&);

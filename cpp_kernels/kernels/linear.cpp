@@ -5,10 +5,6 @@
 namespace vla::VLA_ISA {
 namespace {
 
-// The part of k that is multiplied before the next panel is taken. A panel's part of this depth is read anew from the
-// second-level cache by every tile of rows, which keeps up; y is read and written less often than with shorter parts.
-constexpr int64_t kLinearDepth = 512;
-
 // Rows that pass by one part of a panel before the next is taken: their values of x over kLinearDepth stay in the
 // second-level cache for all panels.
 constexpr int64_t kBlockRows = 12 * kTileRows;
@@ -54,7 +50,7 @@ void panel_part(const LinearArgs& g, const Block& block, int64_t panel, int64_t 
 void linear(const LinearArgs& g, Range rows, Range panels) {
   const auto part = g.bf16 ? panel_part<Bf16> : panel_part<float>;
   const EvenShares blocks(rows.end - rows.begin, g.block_rows > 0 ? g.block_rows : kBlockRows);
-  const int64_t depth = round_up(ceil_div(g.k, ceil_div(g.k, kLinearDepth)), 4);
+  const int64_t depth = linear_depth(g.k);
   // A thread takes the next panels after these, if there are any.
   const bool more = panels.end < ceil_div(g.n, kTileCols);
   for (int64_t i = 0, row = rows.begin; i < blocks.shares; row += blocks.size(i), ++i) {

@@ -8,7 +8,8 @@ const KernelTable* kernels() {
   static constexpr KernelTable table = {
       kIsaName,      Vec::kWidth,          kTileRows,        kTileCols,       packed_size, pack_weights,
       pack_bf16,
-      linear,        linear_rows,          conv2d_scratch,       conv2d,           conv2d_patches,   winograd_packed_size,         winograd_pack,
+      linear,        linear_rows,          pack_blocks,     blocks_scratch,   linear_blocks,   embed_blocks,
+      conv2d_scratch,       conv2d,           conv2d_patches,   winograd_packed_size,         winograd_pack,
       winograd_scratch,  winograd,         max_pool2d,       attention_packed_size,        attention_scratch,
       attention_pack,    attention,        attention_scores_size,        attention_scores, attention_softmax,
       attention_values,  key_value_size,   append,           cached_attention_scratch,     cached_attention,

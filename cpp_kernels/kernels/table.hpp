@@ -11,6 +11,10 @@ void pack_weights(const float* w, int64_t n, int64_t k, float* packed, Range pan
 void pack_bf16(const float* w, int64_t n, int64_t k, uint16_t* packed, Range panels);
 void linear(const LinearArgs& args, Range rows, Range panels);
 void linear_rows(const LinearArgs& args, Range rows, Range panels);
+void pack_blocks(BlockForm form, const std::byte* blocks, int64_t n, int64_t k, std::byte* packed, Range panels);
+int64_t blocks_scratch(int64_t k);
+void linear_blocks(BlockForm form, const LinearArgs& args, Range rows, Range panels, float* scratch);
+void embed_blocks(BlockForm form, const EmbeddingArgs& args, Range rows, float* scratch);
 
 int64_t conv2d_scratch(const Conv2dArgs& args);
 void conv2d(const Conv2dArgs& args, Range rows, Range panels, float* scratch);

@@ -1,144 +1,10 @@
 #include "kernels/tile.hpp"
 
+#include "kernels/lanes.hpp"
 #include "kernels/math.hpp"
 
 namespace vla::VLA_ISA {
 namespace {
-
-// Adjacent vectors of one row, and a stack of such rows. Both are written as members nested to a depth
-// known at compile time, not as arrays: GCC keeps the elements of a large array in memory.
-template <int N>
-struct Lanes {
-  Lanes<N - 1> front;
-  Vec back;
-  static constexpr int kAt = (N - 1) * Vec::kWidth;
-
-  VLA_INLINE void clear() {
-    front.clear();
-    back = zero();
-  }
-  template <typename W>
-  VLA_INLINE void load(const W* p) {
-    front.load(p);
-    back = vla::VLA_ISA::load(p + kAt);
-  }
-  VLA_INLINE void store(float* p) const {
-    front.store(p);
-    vla::VLA_ISA::store(p + kAt, back);
-  }
-  template <typename Value>
-  VLA_INLINE void multiply_add(Value a, const Lanes& b) {
-    front.multiply_add(a, b.front);
-    vla::VLA_ISA::multiply_add(back, a, b.back);
-  }
-  VLA_INLINE void add(const Lanes& b) {
-    front.add(b.front);
-    back = back + b.back;
-  }
-  VLA_INLINE void add_one() {
-    front.add_one();
-    back = back + splat(1.0f);
-  }
-  VLA_INLINE void relu() {
-    front.relu();
-    back = max(zero(), back);
-  }
-  VLA_INLINE void modulate(const Lanes& scale, const Lanes& shift) {
-    front.modulate(scale.front, shift.front);
-    back = fma(back, scale.back, shift.back);
-  }
-};
-
-template <>
-struct Lanes<0> {
-  VLA_INLINE void clear() {}
-  template <typename W>
-  VLA_INLINE void load(const W*) {}
-  VLA_INLINE void store(float*) const {}
-  template <typename Value>
-  VLA_INLINE void multiply_add(Value, const Lanes&) {}
-  VLA_INLINE void add(const Lanes&) {}
-  VLA_INLINE void add_one() {}
-  VLA_INLINE void relu() {}
-  VLA_INLINE void modulate(const Lanes&, const Lanes&) {}
-};
-
-// Four adjacent values of each row of the left operand.
-template <int R>
-struct Quads {
-  Quads<R - 1> above;
-  Quad row;
-  VLA_INLINE void load(const float* a, int64_t a_ld) {
-    above.load(a, a_ld);
-    row = load_quad(a + (R - 1) * a_ld);
-  }
-};
-
-template <>
-struct Quads<0> {
-  VLA_INLINE void load(const float*, int64_t) {}
-};
-
-template <int R, int V>
-struct Rows {
-  using Row = Lanes<V>;
-  Rows<R - 1, V> above;
-  Row row;
-
-  VLA_INLINE void clear() {
-    above.clear();
-    row.clear();
-  }
-  VLA_INLINE void multiply_add(const float* a, int64_t a_ld, const Row& b) {
-    above.multiply_add(a, a_ld, b);
-    row.multiply_add(broadcast(a + (R - 1) * a_ld), b);
-  }
-  template <int K>
-  VLA_INLINE void multiply_add(const Quads<R>& a, const Row& b) {
-    above.template multiply_add<K>(a.above, b);
-    row.multiply_add(take<K>(a.row), b);
-  }
-  VLA_INLINE void add(const Row& b) {
-    above.add(b);
-    row.add(b);
-  }
-  VLA_INLINE void add_from(const float* p, int64_t ld) {
-    above.add_from(p, ld);
-    Row b;
-    b.load(p + (R - 1) * ld);
-    row.add(b);
-  }
-  VLA_INLINE void relu() {
-    above.relu();
-    row.relu();
-  }
-  VLA_INLINE void modulate(const Row& scale, const Row& shift) {
-    above.modulate(scale, shift);
-    row.modulate(scale, shift);
-  }
-  VLA_INLINE void store(float* p, int64_t ld) const {
-    above.store(p, ld);
-    row.store(p + (R - 1) * ld);
-  }
-};
-
-template <int V>
-struct Rows<0, V> {
-  using Row = Lanes<V>;
-  VLA_INLINE void clear() {}
-  VLA_INLINE void multiply_add(const float*, int64_t, const Row&) {}
-  template <int K>
-  VLA_INLINE void multiply_add(const Quads<0>&, const Row&) {}
-  VLA_INLINE void add(const Row&) {}
-  VLA_INLINE void add_from(const float*, int64_t) {}
-  VLA_INLINE void relu() {}
-  VLA_INLINE void modulate(const Row&, const Row&) {}
-  VLA_INLINE void store(float*, int64_t) const {}
-};
-
-// Sums over this many steps of four k are put aside and later added up: a long chain of sums rounds more than a
-// few short ones.
-constexpr int64_t kStretchSteps = 32;
 
 template <int K, int R, int V, typename W>
 VLA_INLINE void step(Rows<R, V>& sums, const Quads<R>& a, const W* b) {
@@ -299,11 +165,11 @@ VLA_INLINE void dispatch_lines(int64_t rows, const TileArgs& t) {
 
 }  // namespace
 
-void finish_in_memory(const float* sums, int64_t rows, const TileArgs& t) {
+void finish_in_memory(const float* sums, int64_t rows, const TileArgs& t, int64_t sums_ld) {
   for (int64_t r = 0; r < rows; ++r) {
     over_columns(t.cols, [&](int64_t c, auto part) {
       float* y = t.y + r * t.y_ld + c;
-      Vec v = load(sums + r * kTileCols + c);
+      Vec v = load(sums + r * sums_ld + c);
       if (t.accumulate) v = v + load(y, part);
       if (t.bias) v = v + load(t.bias + c, part);
       if (t.residual) v = v + load(t.residual + r * t.residual_ld + c, part);

@@ -13,6 +13,16 @@ constexpr int kTileCols = kTileVecs * Vec::kWidth;
 // cache while every tile of rows passes by.
 constexpr int64_t kDepth = 192;
 
+// Sums over this many steps of four k are put aside and later added up: a long chain of sums rounds more than a
+// few short ones.
+constexpr int64_t kStretchSteps = 32;
+
+// The same part of k in linear layers: whole blocks of 32, so that it is the same one whatever form weights have. A
+// panel's part of this depth is read anew from the second-level cache by every tile of rows, which keeps up; y is read
+// and written less often than with shorter parts.
+constexpr int64_t kLinearDepth = 512;
+VLA_INLINE int64_t linear_depth(int64_t k) { return round_up(ceil_div(k, ceil_div(k, kLinearDepth)), kBlockValues); }
+
 // y[r][0 .. cols) (+)= sum over k of a[r][k] * b[k][0 .. cols), then what follows the product.
 struct TileArgs {
   // The k values of a row are `runs` runs of `run` adjacent values, whose starts are `run_stride` apart.
@@ -74,8 +84,8 @@ VLA_INLINE void set_panel(TileArgs& t, const Bf16* b) { t.b_bf16 = b; }
 // rows is 1 .. kTileRows. An element's value depends neither on rows nor on its place in the tile.
 void run_tile(int64_t rows, const TileArgs& args);
 
-// What follows the product, for less than a whole tile or with a costly activation; sums is [rows][kTileCols].
-void finish_in_memory(const float* sums, int64_t rows, const TileArgs& args);
+// What follows the product, for less than a whole tile or with a costly activation; sums is [rows][sums_ld].
+void finish_in_memory(const float* sums, int64_t rows, const TileArgs& args, int64_t sums_ld = kTileCols);
 
 // y[r][0 .. cols) = sum over k of a[r][k] * b[k][0 .. cols) for adjacent panels, of operands that are at hand: short
 // products, one after another. y is written in whole panels but for the last, of which half may be left out.

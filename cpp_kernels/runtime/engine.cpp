@@ -98,6 +98,13 @@ std::shared_ptr<const PackedWeights> Engine::pack(const float* weights, int64_t 
   return std::make_shared<const PackedWeights>(kernels_, pool_, weights, n, k, form);
 }
 
+std::shared_ptr<const BlockWeights> Engine::pack_blocks(BlockForm form, const std::byte* blocks, int64_t bytes,
+                                                        int64_t n, int64_t k) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const AffinityScope scope(affinity_);
+  return std::make_shared<const BlockWeights>(kernels_, pool_, form, blocks, bytes, n, k);
+}
+
 std::shared_ptr<const Int8Weights> Engine::pack_int8(const float* weights, int64_t n, Int8Runs runs) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const AffinityScope scope(affinity_);

@@ -65,6 +65,9 @@ class Engine {
   // Packs weights on this engine's threads; see PackedWeights.
   std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k,
                                             const WeightForm& form = {});
+  // The same for weights in blocks; see BlockWeights.
+  std::shared_ptr<const BlockWeights> pack_blocks(BlockForm form, const std::byte* blocks, int64_t bytes, int64_t n,
+                                                  int64_t k);
   // The same for INT8 weights [n][runs][run]; see Int8Weights.
   std::shared_ptr<const Int8Weights> pack_int8(const float* weights, int64_t n, Int8Runs runs);
 

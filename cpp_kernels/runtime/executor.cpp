@@ -23,6 +23,13 @@ void execute(const LinearRecord& op, const Team& team) {
   });
 }
 
+void execute(const BlockLinearRecord& op, const Team& team) {
+  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
+    team.kernels.linear_blocks(op.form, op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk),
+                               team.workspace.of(thread));
+  });
+}
+
 void execute(const Conv2dRecord& op, const Team& team) {
   team.runner.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
     team.kernels.conv2d(op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk), team.workspace.of(thread));
@@ -185,14 +192,25 @@ void execute(const LookupRecord& op, const Team& team) {
              [&](Range pixels) { team.kernels.lookup_u8(op.x, op.table, op.channels, op.y, pixels); });
 }
 
-void execute(const EmbeddingRecord& op, const Team& team) {
-  for (int64_t row = 0; row < op.rows; ++row) {
-    const int32_t id = op.args.ids[row];
-    if (id < 0 || id >= op.table_rows) {
+void check_ids(const EmbeddingArgs& args, int64_t rows, int64_t table_rows) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const int32_t id = args.ids[row];
+    if (id < 0 || id >= table_rows) {
       throw RunError("index " + std::to_string(id) + " at position " + std::to_string(row) +
-                     " is outside the table of " + std::to_string(op.table_rows) + " rows");
+                     " is outside the table of " + std::to_string(table_rows) + " rows");
     }
   }
+}
+
+void execute(const BlockEmbeddingRecord& op, const Team& team) {
+  check_ids(op.args, op.rows, op.table_rows);
+  team.runner.run(op.chunks, [&](int64_t chunk, int thread) noexcept {
+    team.kernels.embed_blocks(op.form, op.args, slice_of(op.rows, op.chunks, chunk), team.workspace.of(thread));
+  });
+}
+
+void execute(const EmbeddingRecord& op, const Team& team) {
+  check_ids(op.args, op.rows, op.table_rows);
   for_ranges(team, op.rows, op.chunks, [&](Range rows) { team.kernels.embedding(op.args, rows); });
 }
 

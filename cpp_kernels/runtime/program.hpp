@@ -12,6 +12,7 @@
 
 #include "kernels/kernels.hpp"
 #include "runtime/arena.hpp"
+#include "runtime/block_weights.hpp"
 #include "runtime/constants.hpp"
 #include "runtime/int8_weights.hpp"
 #include "runtime/key_values.hpp"
@@ -22,6 +23,13 @@ namespace vla {
 struct LinearRecord {
   LinearArgs args;
   bool packed = true;  // or weights row by row
+  Grid grid;
+};
+
+// A linear layer of weights in blocks.
+struct BlockLinearRecord {
+  LinearArgs args;
+  BlockForm form = BlockForm::kQ8_0;
   Grid grid;
 };
 
@@ -166,6 +174,15 @@ struct CachedAttentionRecord {
   int64_t unit_chunks = 1;  // per key-value head
 };
 
+// Rows of a table in blocks.
+struct BlockEmbeddingRecord {
+  EmbeddingArgs args;
+  BlockForm form = BlockForm::kQ8_0;
+  int64_t table_rows = 0;
+  int64_t rows = 0;
+  int64_t chunks = 1;
+};
+
 // An INT8 linear layer; its grids are for the product.
 struct Int8LinearRecord {
   LinearArgs args;
@@ -184,7 +201,7 @@ using Record =
     std::variant<Int8LinearRecord, Int8Conv2dRecord, LinearRecord, Conv2dRecord, FlatConv2dRecord, WinogradRecord,
                  MaxPool2dRecord, AttentionRecord, NormRecord, GroupNormRecord, SoftmaxRecord, RotaryRecord,
                  TransposeRecord, ResizeRecord, BinaryRecord, PointwiseRecord, CopyRecord, MeanRowsRecord, LookupRecord,
-                 EmbeddingRecord, AppendRecord, CachedAttentionRecord>;
+                 EmbeddingRecord, AppendRecord, CachedAttentionRecord, BlockLinearRecord, BlockEmbeddingRecord>;
 
 struct Op {
   std::string label;
@@ -214,6 +231,7 @@ struct Program {
   std::vector<std::shared_ptr<const PackedWeights>> weights;
   std::vector<std::shared_ptr<const Int8Weights>> int8_weights;
   std::vector<std::shared_ptr<KeyValues>> states;
+  std::vector<std::shared_ptr<const BlockWeights>> block_weights;
 };
 
 }  // namespace vla

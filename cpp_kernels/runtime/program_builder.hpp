@@ -66,10 +66,13 @@ class ProgramBuilder {
   // branch must neither read nor overwrite what another branch of its section writes or reads.
   void set_branch(int branch) { branch_ = branch; }
 
-  // y = epilogue(x * weights^T). Weights may also be INT8 ones; then the input is quantized when the program runs.
+  // y = epilogue(x * weights^T). Weights may also be INT8 ones; then the input is quantized when the program runs. Or they
+  // are in blocks.
   void linear(const std::string& label, const Operand& x, std::shared_ptr<const PackedWeights> weights,
               const Operand& y, const EpilogueOperands& epilogue);
   void linear(const std::string& label, const Operand& x, std::shared_ptr<const Int8Weights> weights,
+              const Operand& y, const EpilogueOperands& epilogue);
+  void linear(const std::string& label, const Operand& x, std::shared_ptr<const BlockWeights> weights,
               const Operand& y, const EpilogueOperands& epilogue);
   // x and y are images as pixels x channels; the weights are packed as [out_c][kernel.h * kernel.w * in_c]. Those
   // packed for Winograd's method are for a 3x3 kernel with stride and dilation 1.
@@ -113,6 +116,8 @@ class ProgramBuilder {
   void lookup_u8(const std::string& label, const Operand& x, const Operand& table, const Operand& y);
   // y[r] = table[ids[r]]; ids are checked when the program runs.
   void embedding(const std::string& label, const Operand& table, const Operand& ids, const Operand& y);
+  void embedding(const std::string& label, std::shared_ptr<const BlockWeights> table, const Operand& ids,
+                 const Operand& y);
 
   // Row i of k and v goes to row positions[i] of the state; positions rise, which is checked when the program runs.
   void append(const std::string& label, std::shared_ptr<KeyValues> state, const Operand& k, const Operand& v,
@@ -139,6 +144,9 @@ class ProgramBuilder {
   void check_weights(const OperandCheck& check, const std::shared_ptr<const Int8Weights>& weights, int64_t n,
                      Int8Runs runs) const;
   const KeyValueShape& checked_state(const OperandCheck& check, const std::shared_ptr<KeyValues>& state) const;
+  void check_weights(const OperandCheck& check, const std::shared_ptr<const BlockWeights>& weights, int64_t n,
+                     int64_t k) const;
+  void need_blocks_scratch(int64_t k);
   Sharing sharing_for(int64_t elements) const;
   Sharing sharing(const Operand& y) const { return sharing_for(y.rows * y.cols); }
   void keep(const Operand& operand);

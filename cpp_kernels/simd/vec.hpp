@@ -24,6 +24,11 @@ struct Bf16 {
   uint16_t bits;
 };
 
+// A value in float16.
+struct Half {
+  uint16_t bits;
+};
+
 }  // namespace vla
 
 #if defined(VLA_ISA_AVX512)

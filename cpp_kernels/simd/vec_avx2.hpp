@@ -32,6 +32,12 @@ VLA_INLINE Vec load(const Bf16* p) {
   const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16))};
 }
+VLA_INLINE Vec load(const Half* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+VLA_INLINE Vec load(const int8_t* p) {
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
+}
 VLA_INLINE void store(float* p, Vec a) { _mm256_storeu_ps(p, a.v); }
 
 // All bits set in the first n lanes (0 <= n <= 8).
@@ -62,6 +68,18 @@ VLA_INLINE Quad load_quad(const float* p) { return {p}; }
 template <int K>
 VLA_INLINE Vec take(Quad q) {
   return broadcast(q.p + K);
+}
+
+// Eight values of four bits in each lane.
+struct Nibbles {
+  __m256i v;
+};
+VLA_INLINE Nibbles load_nibbles(const uint8_t* p) { return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}; }
+// The I-th of each, the lowest first.
+template <int I>
+VLA_INLINE Vec nibble(Nibbles a) {
+  const __m256i shifted = I == 0 ? a.v : _mm256_srli_epi32(a.v, 4 * I);
+  return {_mm256_cvtepi32_ps(I == 7 ? shifted : _mm256_and_si256(shifted, _mm256_set1_epi32(15)))};
 }
 
 // max and min return b where either is NaN.

@@ -35,6 +35,12 @@ VLA_INLINE Vec load(const Bf16* p) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
 }
+VLA_INLINE Vec load(const Half* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+VLA_INLINE Vec load(const int8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
 VLA_INLINE void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
 
 // The first n lanes (0 <= n <= 16).
@@ -63,6 +69,18 @@ VLA_INLINE Quad load_quad(const float* p) { return {p}; }
 template <int K>
 VLA_INLINE Vec take(Quad q) {
   return broadcast(q.p + K);
+}
+
+// Eight values of four bits in each lane.
+struct Nibbles {
+  __m512i v;
+};
+VLA_INLINE Nibbles load_nibbles(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+// The I-th of each, the lowest first. A permutation looks at no more than four bits of where it takes values from.
+template <int I>
+VLA_INLINE Vec nibble(Nibbles a) {
+  const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  return {_mm512_permutexvar_ps(I == 0 ? a.v : _mm512_srli_epi32(a.v, 4 * I), values)};
 }
 
 // max and min return b where either is NaN.

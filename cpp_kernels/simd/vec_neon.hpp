@@ -33,6 +33,15 @@ VLA_INLINE Vec load(const float* p) { return {vld1q_f32(p)}; }
 VLA_INLINE Vec load(const Bf16* p) {
   return {vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(reinterpret_cast<const uint16_t*>(p)), 16))};
 }
+VLA_INLINE Vec load(const Half* p) {
+  return {vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(reinterpret_cast<const uint16_t*>(p))))};
+}
+VLA_INLINE Vec load(const int8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, sizeof four);
+  const int8x8_t bytes = vreinterpret_s8_s32(vdup_n_s32(four));
+  return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(bytes))))};
+}
 VLA_INLINE void store(float* p, Vec a) { vst1q_f32(p, a.v); }
 
 // All bits set in the first n lanes (0 <= n <= 4).
@@ -79,6 +88,19 @@ VLA_INLINE Lane<K> take(Quad q) {
 template <int K>
 VLA_INLINE void multiply_add(Vec& sum, Lane<K> a, Vec b) {
   sum.v = vfmaq_laneq_f32(sum.v, b.v, a.v, K);
+}
+
+// Eight values of four bits in each lane.
+struct Nibbles {
+  uint32x4_t v;
+};
+VLA_INLINE Nibbles load_nibbles(const uint8_t* p) { return {vreinterpretq_u32_u8(vld1q_u8(p))}; }
+// The I-th of each, the lowest first.
+template <int I>
+VLA_INLINE Vec nibble(Nibbles a) {
+  if constexpr (I == 0) return {vcvtq_f32_u32(vandq_u32(a.v, vdupq_n_u32(15)))};
+  if constexpr (I == 7) return {vcvtq_f32_u32(vshrq_n_u32(a.v, 28))};
+  if constexpr (0 < I && I < 7) return {vcvtq_f32_u32(vandq_u32(vshrq_n_u32(a.v, 4 * I), vdupq_n_u32(15)))};
 }
 
 // max and min return NaN where either is NaN (elsewhere: b, which callers make the value that may be NaN).

@@ -35,6 +35,17 @@ VLA_INLINE Vec load(const Bf16* p) {
   const Unsigned4 bits = {p[0].bits, p[1].bits, p[2].bits, p[3].bits};
   return {reinterpret_cast<Float4>(bits << 16)};
 }
+// With its bits at the place of those of fp32 a value is too small by 2^112, subnormal ones included.
+VLA_INLINE Vec load(const Half* p) {
+  typedef uint32_t Unsigned4 __attribute__((vector_size(16)));
+  const Unsigned4 half = {p[0].bits, p[1].bits, p[2].bits, p[3].bits};
+  const Unsigned4 bits = (half & 0x7fffu) << 13 | (half & 0x8000u) << 16;
+  return {reinterpret_cast<Float4>(bits) * 0x1p112f};
+}
+VLA_INLINE Vec load(const int8_t* p) {
+  return {Float4{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]),
+                 static_cast<float>(p[3])}};
+}
 VLA_INLINE void store(float* p, Vec a) { __builtin_memcpy(p, &a.v, sizeof a.v); }
 
 // All bits set in the first n lanes (0 <= n <= 4).
@@ -77,6 +88,21 @@ VLA_INLINE Quad load_quad(const float* p) { return {p}; }
 template <int K>
 VLA_INLINE Vec take(Quad q) {
   return broadcast(q.p + K);
+}
+
+// Eight values of four bits in each lane.
+struct Nibbles {
+  Int4 v;
+};
+VLA_INLINE Nibbles load_nibbles(const uint8_t* p) {
+  Nibbles a;
+  __builtin_memcpy(&a.v, p, sizeof a.v);
+  return a;
+}
+// The I-th of each, the lowest first.
+template <int I>
+VLA_INLINE Vec nibble(Nibbles a) {
+  return {__builtin_convertvector((a.v >> (4 * I)) & 15, Float4)};
 }
 
 // max and min return b where either is NaN.

@@ -107,7 +107,7 @@ def exact_and_lossy() -> tuple[MadeArray, MadeArray]:
 @pytest.mark.parametrize("row_by_row", [False, True])
 def test_bfloat16_values_are_kept_in_half_the_memory_where_that_is_asked_for(row_by_row: bool) -> None:
     engine = _engine.Engine(threads=1)
-    plain, halving = EngineConstants(engine), EngineConstants(engine, bf16_where_exact=True)
+    plain, halving = EngineConstants(engine), EngineConstants(engine, as_stored=True)
     weight, lossy = exact_and_lossy()
     expanded = plain.packed(weight, row_by_row=row_by_row)
     kept = halving.packed(weight, row_by_row=row_by_row)
@@ -118,7 +118,7 @@ def test_bfloat16_values_are_kept_in_half_the_memory_where_that_is_asked_for(row
 
 
 def test_the_memory_of_weights_is_told_by_type() -> None:
-    constants = EngineConstants(_engine.Engine(threads=1), bf16_where_exact=True)
+    constants = EngineConstants(_engine.Engine(threads=1), as_stored=True)
     exact, lossy = exact_and_lossy()
     packed = constants.packed(exact), constants.packed(lossy), constants.int8(exact, 1)
     told = constants.weight_bytes()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from vla_simd_ros.graph.blocks import Blocks
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array
 from vla_simd_ros.policies.weights import StoredArray, Weights
@@ -94,3 +95,21 @@ def test_a_stored_array_reads_no_more_than_it_must() -> None:
     assert stored.mapped() is source.filters
     Weights(source, "model.").check_mapped()
     assert source.read == [(1, 2), "mapped", "checked"]
+
+
+def test_tensors_that_a_source_keeps_in_blocks_stay_in_them() -> None:
+    class BlockSource(Source):
+        def block_form(self, name: str) -> str | None:
+            return "q8_0" if name == "model.conv.weight" else None
+
+        def blocks(self, name: str) -> Blocks | None:
+            return Blocks("q8_0", np.zeros((2, 34), np.uint8))
+
+    b = Builder()
+    kept, plain = (
+        b._graph.constants[Weights(source, "model.").constant(b, "conv.weight", *SHAPE)]
+        for source in (BlockSource(), Source())
+    )
+    blocks = kept.blocks()
+    assert kept.block_form == "q8_0" and blocks is not None and blocks.shape == (2, 32)
+    assert plain.block_form is None and plain.blocks() is None

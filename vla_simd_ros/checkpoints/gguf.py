@@ -103,14 +103,19 @@ class GgufFile:
         data = self._read(name, 0, math.prod(entry.shape))
         return entry.kind, data.reshape(-1, row // entry.block_values * entry.block_bytes)
 
-    def blocks(self, name: str) -> Blocks | None:
-        """Tensor ``name`` in blocks that the engine computes with; nothing where it is stored otherwise."""
+    def block_form(self, name: str) -> str | None:
+        """The format of :meth:`blocks`, if there are any."""
         entry = self._entry(name)
         form = entry.kind.lower()
-        if form not in BLOCK_BYTES or len(entry.shape) != 2:
+        return form if form in BLOCK_BYTES and len(entry.shape) == 2 else None
+
+    def blocks(self, name: str) -> Blocks | None:
+        """Tensor ``name`` in blocks that the engine computes with; nothing where it is stored otherwise."""
+        form = self.block_form(name)
+        if form is None:
             return None
         _, data = self.packed(name)
-        heads = data.reshape(-1, entry.block_bytes)[:, : 2 * _HALVES[form]]
+        heads = data.reshape(-1, self._entry(name).block_bytes)[:, : 2 * _HALVES[form]]
         self._check_finite(name, np.ascontiguousarray(heads).view("<f2"), "scales")
         return Blocks(form, data)
 

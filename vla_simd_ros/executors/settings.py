@@ -109,8 +109,9 @@ class EngineSettings:
     )
     weight_storage: str = _field(
         "auto",
-        "how weights are kept: auto keeps those of a layer in bfloat16, in half the memory, where all of "
-        "them are such values, and expands them when they are multiplied; float32 expands them at load",
+        "how weights are kept: auto keeps those of a layer in blocks of few bits where they are stored in "
+        "such, or in bfloat16, in half the memory, where all of them are such values, and expands them when "
+        "they are multiplied; float32 expands them at load",
         "auto",
         "float32",
     )

@@ -51,13 +51,15 @@ class IdentityCache(Generic[T]):
 class EngineConstants:
     """The constants of one engine: packed weights, plain arrays and normalization tables; and the states.
 
-    With ``bf16_where_exact`` weights are kept in bfloat16 where that changes no value.
+    With ``as_stored`` weights are kept in blocks of few bits where they come in such, and in bfloat16 where
+    that changes no value.
     """
 
-    def __init__(self, engine: _engine.Engine, bf16_where_exact: bool = False) -> None:
+    def __init__(self, engine: _engine.Engine, as_stored: bool = False) -> None:
         self._engine = engine
+        self._as_stored = as_stored
         self._packed: dict[tuple[Form, bool], IdentityCache[_engine.PackedWeights]] = {}
-        self._bf16_where_exact = bf16_where_exact
+        self._blocks: IdentityCache[_engine.BlockWeights] = IdentityCache()
         self._int8: dict[int, IdentityCache[_engine.Int8Weights]] = {}
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
         self._tables: IdentityCache[_engine.Constant] = IdentityCache()
@@ -71,11 +73,23 @@ class EngineConstants:
 
         def make() -> _engine.PackedWeights:
             matrix = weight.array().reshape(weight.shape[0], -1)
-            return self._engine.pack(
-                matrix, *form.packing, rows=row_by_row, bf16_where_exact=self._bf16_where_exact
-            )
+            return self._engine.pack(matrix, *form.packing, rows=row_by_row, bf16_where_exact=self._as_stored)
 
         return self._packed.setdefault((form, row_by_row), IdentityCache()).get((weight,), make)
+
+    def block_form(self, weight: LazyArray) -> str | None:
+        """The format of the blocks in which a weight or table is kept, if it is."""
+        return weight.block_form if self._as_stored else None
+
+    def blocks(self, weight: LazyArray) -> _engine.BlockWeights:
+        """A weight [N, K], or a table, that has a :meth:`block_form`."""
+
+        def make() -> _engine.BlockWeights:
+            blocks = weight.blocks()
+            assert blocks is not None
+            return self._engine.pack_blocks(blocks.form, blocks.data, weight.shape[1])
+
+        return self._blocks.get((weight,), make)
 
     def weight_bytes(self) -> dict[str, int]:
         """Memory of the weights that are kept in each type."""
@@ -83,6 +97,8 @@ class EngineConstants:
         for packed in (weight for cache in self._packed.values() for weight in cache):
             kept["bfloat16" if packed.bf16 else "float32"] += packed.bytes
         kept["int8"] = sum(weight.bytes for cache in self._int8.values() for weight in cache)
+        for blocks in self._blocks:
+            kept[blocks.form] = kept.get(blocks.form, 0) + blocks.bytes
         return kept
 
     def int8(self, weight: LazyArray, runs: int) -> _engine.Int8Weights:

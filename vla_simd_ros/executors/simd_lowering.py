@@ -18,6 +18,9 @@ from vla_simd_ros.graph.programs import Program
 from vla_simd_ros.graph.storage import VIEWS, Place, Storage, matrix_shape
 from vla_simd_ros.graph.window import Window
 
+_READS_BLOCKS = {"linear": 1, "embedding": 0}
+"""Which operand of an operation may be in blocks."""
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -103,8 +106,21 @@ class Lowering:
                 raise GraphError(f"{op.kind} '{op.output.name}': the engine has no kernel for it")
             emit(self, builder, op)
             sources.append(op)
-        kernels = tuple(kernel_name(self._engine, op, self._convolutions, self.settings) for op in sources)
-        return Lowered(builder.build(), tuple(sources), kernels)
+        return Lowered(builder.build(), tuple(sources), tuple(map(self._kernel_name, sources)))
+
+    def _kernel_name(self, op: Op) -> str:
+        name = kernel_name(self._engine, op, self._convolutions, self.settings)
+        form = self._block_form(op)
+        return name if form is None else f"{op.kind}_{form}_{self._engine.isa}"
+
+    def _block_form(self, op: Op) -> str | None:
+        """The format of the blocks that ``op`` computes with, if it does."""
+        if op.kind not in _READS_BLOCKS or precision_of(op.attrs) == INT8:
+            return None
+        tensor = op.inputs[_READS_BLOCKS[op.kind]]
+        if tensor is None or tensor not in self._values:
+            return None
+        return self._constants.block_form(self._values[tensor])
 
     def view(self, tensor: Tensor) -> _engine.View:
         """Where a tensor is, as rows and columns."""
@@ -136,8 +152,18 @@ class Lowering:
             raise GraphError(f"{op.kind} '{op.output.name}': {role} is {name}, expected a constant")
         return self._values[tensor]
 
-    def weights(self, op: Op) -> _engine.PackedWeights | _engine.Int8Weights:
+    def table(self, op: Op) -> _engine.View | _engine.BlockWeights:
+        """What an embedding takes rows of."""
+        table = op.inputs[0]
+        assert table is not None
+        if self._block_form(op) is None:
+            return self.view(table)
+        return self._constants.blocks(self._values[table])
+
+    def weights(self, op: Op) -> _engine.PackedWeights | _engine.Int8Weights | _engine.BlockWeights:
         weight = self.constant(op, "weight", op.inputs[1])
+        if self._block_form(op) is not None:
+            return self._constants.blocks(weight)
         if precision_of(op.attrs) == INT8:
             try:
                 return self._constants.int8(weight, _int8_runs(op))
@@ -313,8 +339,9 @@ def _normalize_image(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op
 
 
 def _embedding(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
-    table, ids = _operands(lowering, op)
-    builder.embedding(op.output.name, table, ids, lowering.view(op.output))
+    ids = op.inputs[1]
+    assert ids is not None
+    builder.embedding(op.output.name, lowering.table(op), lowering.view(ids), lowering.view(op.output))
 
 
 _EMITTERS: dict[str, Callable[[Lowering, _engine.ProgramBuilder, Op], None]] = {

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from vla_simd_ros.graph.ir import Array
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
 
 BLOCK_VALUES = 32
 """Adjacent weights of a row that share a scale."""
@@ -26,3 +31,12 @@ class Blocks:
         """Rows and columns of the matrix."""
         rows, row_bytes = self.data.shape
         return rows, row_bytes // BLOCK_BYTES[self.form] * BLOCK_VALUES
+
+    def rows(self, start: int, stop: int) -> Blocks:
+        """Some rows of the matrix."""
+        return Blocks(self.form, self.data[start:stop])
+
+
+def joined(parts: Sequence[Blocks]) -> Blocks:
+    """The rows of matrices, in blocks of one format, one below the other."""
+    return Blocks(parts[0].form, np.concatenate([part.data for part in parts]))

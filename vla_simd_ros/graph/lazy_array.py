@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vla_simd_ros.graph.blocks import Blocks
+
 Array = npt.NDArray[Any]
 Exact = dict["LazyArray", Array]
 
@@ -46,6 +48,15 @@ class LazyArray(ABC):
     def mapped(self) -> Array:
         """The values where they are stored, if that can be: for a table of which few rows are read."""
         return self.array()
+
+    @property
+    def block_form(self) -> str | None:
+        """The format of :meth:`blocks`, if there are any."""
+        return None
+
+    def blocks(self) -> Blocks | None:
+        """The values in blocks of few bits, where they are kept in such."""
+        return None
 
     def exact(self, known: Exact) -> Array:
         """The values before they are rounded to their type; ``known`` remembers those of one computation."""

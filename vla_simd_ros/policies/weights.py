@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from vla_simd_ros.graph.blocks import Blocks
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, LazyArray, Tensor
 from vla_simd_ros.graph.lazy_array import MadeArray
@@ -38,6 +39,19 @@ class TensorSource(Protocol):
         ...
 
 
+@runtime_checkable
+class BlockSource(TensorSource, Protocol):
+    """A source that keeps some tensors in blocks of few bits."""
+
+    def block_form(self, name: str) -> str | None:
+        """The format of :meth:`blocks`, if there are any."""
+        ...
+
+    def blocks(self, name: str) -> Blocks | None:
+        """Tensor ``name`` in blocks, where it is stored in such."""
+        ...
+
+
 class StoredArray(LazyArray):
     """A stored tensor, read when it is asked for."""
 
@@ -54,6 +68,21 @@ class StoredArray(LazyArray):
 
     def _make(self) -> Array:
         return self._source.tensor(self._name)
+
+
+class StoredBlocks(StoredArray):
+    """A tensor of a source that keeps some in blocks."""
+
+    def __init__(self, source: BlockSource, name: str, shape: tuple[int, ...]) -> None:
+        super().__init__(source, name, shape)
+        self._blocks = source
+
+    @property
+    def block_form(self) -> str | None:
+        return self._blocks.block_form(self._name)
+
+    def blocks(self) -> Blocks | None:
+        return self._blocks.blocks(self._name)
 
 
 class Weights:
@@ -161,7 +190,10 @@ class Weights:
         full_name = self.prefix + name
 
         def stored() -> LazyArray:
-            return StoredArray(self._source, full_name, self._source.shape(full_name, shape))
+            stored_shape = self._source.shape(full_name, shape)
+            if isinstance(self._source, BlockSource):
+                return StoredBlocks(self._source, full_name, stored_shape)
+            return StoredArray(self._source, full_name, stored_shape)
 
         return _once(self._lazy, (name, shape), stored)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vla_simd_ros.graph.blocks import Blocks, joined
 from vla_simd_ros.graph.evaluate import evaluate
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Graph, LazyArray, Lifetime, Op, Tensor
@@ -82,6 +83,14 @@ class _Rows(LazyArray):
     def rows(self, start: int, stop: int) -> Array:
         return self.source.rows(self.start + start, self.start + stop)
 
+    @property
+    def block_form(self) -> str | None:
+        return self.source.block_form
+
+    def blocks(self) -> Blocks | None:
+        blocks = self.source.blocks()
+        return None if blocks is None else blocks.rows(self.start, self.stop)
+
     def exact(self, known: Exact) -> Array:
         if isinstance(self.source, _Folded):
             return self.source.exact(known)[self.start : self.stop]
@@ -104,6 +113,20 @@ class _Folded(LazyArray):
         super().__init__(op.output.shape, op.output.dtype.numpy)
         self._op = op
         self._operands = operands
+
+    @property
+    def block_form(self) -> str | None:
+        """That of all parts of a matrix that are put below each other."""
+        if self._op.kind != "concat" or self._op.attrs["axis"] != 0:
+            return None
+        forms = {None if part is None else part.block_form for part in self._operands}
+        return forms.pop() if len(forms) == 1 else None
+
+    def blocks(self) -> Blocks | None:
+        if self.block_form is None:
+            return None
+        parts = [None if part is None else part.blocks() for part in self._operands]
+        return joined([part for part in parts if part is not None])
 
     def exact(self, known: Exact) -> Array:
         if self not in known:
