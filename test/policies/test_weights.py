@@ -105,10 +105,10 @@ def test_tensors_that_a_source_keeps_in_blocks_stay_in_them() -> None:
         def blocks(self, name: str) -> Blocks | None:
             return Blocks("q8_0", np.zeros((2, 34), np.uint8))
 
-    b = Builder()
+    builders = Builder(), Builder()
     kept, plain = (
         b._graph.constants[Weights(source, "model.").constant(b, "conv.weight", *SHAPE)]
-        for source in (BlockSource(), Source())
+        for b, source in zip(builders, (BlockSource(), Source()), strict=True)
     )
     blocks = kept.blocks()
     assert kept.block_form == "q8_0" and blocks is not None and blocks.shape == (2, 32)
