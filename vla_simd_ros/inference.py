@@ -334,7 +334,13 @@ class Policy:
 
 
 def make_executor(name: str, settings: EngineSettings) -> Executor:
-    """The executor called ``name``. Raises SettingError for an unknown one, or settings it cannot have."""
+    """The executor called ``name``; "torch:cuda:0" is PyTorch on a device, as it calls that.
+
+    Raises SettingError for an unknown one, a device that is not there, or settings it cannot have.
+    """
+    name, _, device = name.partition(":")
+    if device and name in EXECUTORS and name != "torch":
+        raise SettingError(f"executor '{name}' has no devices, got '{device}'")
     if name == "simd":
         from vla_simd_ros.executors.simd_executor import SimdExecutor
 
@@ -348,7 +354,7 @@ def make_executor(name: str, settings: EngineSettings) -> Executor:
     if name == "torch":
         from vla_simd_ros.executors.torch_executor import TorchExecutor
 
-        return TorchExecutor(threads=settings.threads)
+        return TorchExecutor(threads=settings.threads, device=device or "cpu")
     from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 
     return ReferenceExecutor()

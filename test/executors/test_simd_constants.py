@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from functools import partial
 
@@ -10,34 +9,13 @@ import numpy as np
 import pytest
 
 from vla_simd_ros import _engine
-from vla_simd_ros.executors.simd_constants import BORROWED_BYTES, EngineConstants, IdentityCache, pixel_table
+from vla_simd_ros.executors.simd_constants import BORROWED_BYTES, EngineConstants, pixel_table
 from vla_simd_ros.graph.ir import Array, LazyArray
 from vla_simd_ros.graph.lazy_array import MadeArray
 
 
 def zeros(*shape: int) -> MadeArray:
     return MadeArray(shape, np.float32, lambda: np.zeros(shape, np.float32))
-
-
-def test_values_are_made_once_per_constant() -> None:
-    cache: IdentityCache[int] = IdentityCache()
-    one, two = zeros(3), zeros(3)
-    assert cache.get((one,), lambda: 1) == 1
-    assert cache.get((one,), lambda: 2) == 1
-    assert cache.get((two,), lambda: 3) == 3
-    assert cache.get((one, two), lambda: 4) == 4
-    assert len(cache) == 3
-
-
-def test_values_go_with_their_constants() -> None:
-    cache: IdentityCache[int] = IdentityCache()
-    one, two = zeros(3), zeros(3)
-    cache.get((one, two), lambda: 1)
-    cache.get((two,), lambda: 2)
-    del one
-    gc.collect()
-    assert len(cache) == 1
-    assert cache.get((two,), lambda: 3) == 2
 
 
 def test_large_tables_are_used_where_they_are_and_small_ones_copied() -> None:

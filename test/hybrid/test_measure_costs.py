@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,16 @@ import pytest
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.executors.base import Executable, Late
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
+from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.programs import instruct
-from vla_simd_ros.graph.ir import Lifetime
+from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
 from vla_simd_ros.graph.partition import cut_points, partition, query_blocks
-from vla_simd_ros.hybrid.measure_costs import STEPS, measure_costs
+from vla_simd_ros.graph.programs import CompiledPolicy
+from vla_simd_ros.hybrid.measure_costs import STEPS, _transfer, held_bytes, measure_costs
+from vla_simd_ros.hybrid.split_search import splits
 
 
 def small_act(folder: Path) -> None:
@@ -62,3 +67,95 @@ def test_every_block_is_measured_on_both_sides(make: object, tmp_path: Path) -> 
     )
     assert costs.suffix_threads == 1
     assert policy.spec.type in costs.source
+
+
+class Delivering:
+    """An executable whose results come later."""
+
+    def __init__(self, inner: Executable) -> None:
+        self.inner = inner
+        self.results: dict[str, Array] = {}
+        self.calls: list[str] = []
+
+    def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        self.calls.append("run")
+        self.results = self.inner.run(lifetime, inputs)
+        return self.results
+
+    def tensor(self, tensor: Tensor) -> Array:
+        return self.inner.tensor(tensor)
+
+    def start(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> Late:
+        raise AssertionError("costs are of computing and of delivering, one by one")
+
+    def again(self, lifetime: Lifetime) -> None:
+        self.calls.append("again")
+
+    def deliver(self, lifetime: Lifetime) -> Late:
+        self.calls.append("deliver")
+        return self
+
+    def wait(self) -> dict[str, Array]:
+        return self.results
+
+
+class DeliveringExecutor(ReferenceExecutor):
+    def __init__(self) -> None:
+        super().__init__(np.float32)
+        self.loaded: list[Delivering] = []
+
+    def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> Delivering:  # type: ignore[override]
+        self.loaded.append(Delivering(super().load(compiled)))
+        return self.loaded[-1]
+
+
+def test_what_a_device_computes_is_measured_apart_from_its_delivery(tmp_path: Path) -> None:
+    small_act(tmp_path / "policy")
+    checkpoint = load_checkpoint(tmp_path / "policy")
+    policy = instruct(checkpoint, "")
+    (case,) = random_cases(checkpoint, 1, seed=0)
+    prefix = DeliveringExecutor()
+    costs = measure_costs(policy, case, prefix, ReferenceExecutor(np.float32), 3)
+    assert len(prefix.loaded) == len(costs.blocks)
+    for executable in prefix.loaded:
+        # The instruction's program, then twice the query's.
+        assert executable.calls == ["run"] * 3 + ["again"] * 3 + ["deliver"] * 3
+    assert costs.transfer_s >= 0.0 and costs.transfer_rate > 0.0
+
+
+def test_a_side_holds_its_weights_and_activations(tmp_path: Path) -> None:
+    small_act(tmp_path / "policy")
+    checkpoint = load_checkpoint(tmp_path / "policy")
+    policy = instruct(checkpoint, "")
+    (case,) = random_cases(checkpoint, 1, seed=0)
+    costs = measure_costs(policy, case, ReferenceExecutor(np.float32), ReferenceExecutor(np.float32), 1)
+    for split in splits(costs)[1:-1]:
+        cut = partition(policy.compiled, split.after)
+        for side, held in ((cut.prefix, split.prefix_bytes), (cut.suffix, split.suffix_bytes)):
+            assert held == held_bytes(side) > side.constant_bytes
+    whole = SimdExecutor(threads=1).load(policy.compiled).arena_bytes + policy.compiled.constant_bytes
+    assert splits(costs)[0].suffix_bytes == pytest.approx(whole, rel=0.1)
+    assert splits(costs)[-1].prefix_bytes == splits(costs)[0].suffix_bytes
+
+
+@pytest.mark.parametrize(
+    ("deliveries", "expected"),
+    [
+        ([(1000, 3e-5), (2000, 4e-5), (4000, 6e-5)], (2e-5, 1e8)),
+        ([(1000, 1e-5), (3000, 3e-5)], (0.0, 1e8)),
+    ],
+)
+def test_a_transfer_has_a_start_and_a_rate(
+    deliveries: list[tuple[int, float]], expected: tuple[float, float]
+) -> None:
+    assert _transfer(deliveries, 1) == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "deliveries", [[], [(1000, math.nan)], [(1000, 1e-5), (1000, 2e-5)], [(1, 2.0), (9, 1.0)]]
+)
+def test_where_deliveries_tell_nothing_the_rate_is_that_of_a_copy(
+    deliveries: list[tuple[int, float]],
+) -> None:
+    start, rate = _transfer(deliveries, 1)
+    assert start >= 0.0 and math.isfinite(rate) and rate > 0.0

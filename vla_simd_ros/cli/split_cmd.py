@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         help="find where to cut a policy between two executors",
         description="Measure each block of a policy on two executors, or read such costs from a file, and "
         "predict for every cut how fast frames follow each other when the executors work on consecutive "
-        "ones. The memory of a side is that of the weights it reads for each frame.",
+        "ones. The memory of a side is that of its weights and activations.",
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("checkpoint", nargs="?", type=Path, help="LeRobot pretrained_model folder")
@@ -36,6 +36,11 @@ def add_parser(commands: Any) -> None:
     measured = parser.add_argument_group("measurement")
     measured.add_argument(
         "--prefix", choices=_EXECUTORS, default="torch", help="the first executor (default: torch)"
+    )
+    measured.add_argument(
+        "--device",
+        metavar="NAME",
+        help="where torch computes: cpu (default), or a CUDA device as PyTorch calls it, cuda:0",
     )
     measured.add_argument(
         "--prefix-threads", type=count, default=1, metavar="N", help="its threads (default: 1)"
@@ -190,7 +195,8 @@ class _Sides:
         checkpoint = load_checkpoint(args.checkpoint)
         self._policy = instruct(checkpoint, args.instruction, args.int8)
         (self._case,) = random_cases(checkpoint, 1, _SEED, num_steps=args.num_steps)
-        self._prefix = make_executor(args.prefix, EngineSettings(threads=args.prefix_threads))
+        first = args.prefix if args.device is None else f"{args.prefix}:{args.device}"
+        self._prefix = make_executor(first, EngineSettings(threads=args.prefix_threads))
         self._suffix = make_executor("simd", EngineSettings(threads=args.cpu_threads or 1))
         self._repeats = args.repeats
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,31 @@ class Runnable(Protocol):
         graph outputs that the program computes. Raises :class:`InputError`, :class:`Cancelled`, and
         RuntimeError where another program must run first.
         """
+        ...
+
+
+class Late(Protocol):
+    """Results that may still be on their way from the device that computed them."""
+
+    def wait(self) -> dict[str, Array]:
+        """The results by name, once they are here."""
+        ...
+
+
+@runtime_checkable
+class Starting(Runnable, Protocol):
+    """Programs whose results can be waited for later, so that the next run overlaps with their transfer."""
+
+    def start(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> Late:
+        """As :meth:`run`, but returns when everything is computed, whether or not it is here."""
+        ...
+
+    def again(self, lifetime: Lifetime) -> None:
+        """Compute a program that has run once more from the same inputs; returns when it is done."""
+        ...
+
+    def deliver(self, lifetime: Lifetime) -> Late:
+        """Send the results of a program that has run once more."""
         ...
 
 

@@ -5,47 +5,17 @@ The arrays that they are made from are let go of, one by one: only the engine's 
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.convolution import DIRECT, Form
+from vla_simd_ros.executors.identity_cache import IdentityCache
 from vla_simd_ros.graph.ir import Array, KeyValueState, LazyArray
-
-T = TypeVar("T")
 
 BORROWED_BYTES = 16 << 20
 """Plain arrays from this size on (embedding tables) are used where they are stored, and not copied."""
-
-
-class IdentityCache(Generic[T]):
-    """Values derived from constants, kept for as long as every constant they were derived from exists."""
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[int, ...], T] = {}
-        self._watched: dict[tuple[int, ...], list[weakref.ref[LazyArray]]] = {}
-
-    def get(self, arrays: tuple[LazyArray, ...], make: Callable[[], T]) -> T:
-        """The value for these very constants, from ``make`` the first time."""
-        key = tuple(id(array) for array in arrays)
-        if key not in self._values:
-            self._values[key] = make()
-            self._watched[key] = [weakref.ref(array, lambda _: self._forget(key)) for array in arrays]
-        return self._values[key]
-
-    def _forget(self, key: tuple[int, ...]) -> None:
-        self._values.pop(key, None)
-        self._watched.pop(key, None)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._values.values())
 
 
 class EngineConstants:

@@ -1,4 +1,4 @@
-"""The same programs in PyTorch: for cross-checks, and as the way to ONNX and to compiled graphs.
+"""The same programs in PyTorch: for cross-checks, for CUDA devices, and as the way to ONNX.
 
 Inside a module images are [1, C, H, W], as PyTorch's convolutions want them; everything that goes in and
 comes out has the graph's own layout.
@@ -11,47 +11,66 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
-from vla_simd_ros.executors.base import Cancelled, Executable, InputError, check_inputs, check_order
+from vla_simd_ros.executors.base import Cancelled, Executable, InputError, Late, check_inputs, check_order
+from vla_simd_ros.executors.identity_cache import IdentityCache
+from vla_simd_ros.executors.torch_device import CPU, Delivery, Device, Work, make_device
 from vla_simd_ros.graph.int8 import INT8, LARGEST, precision_of
 from vla_simd_ros.graph.ir import Array, DType, KeyValueState, LazyArray, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
 from vla_simd_ros.graph.shapes import is_vector
-from vla_simd_ros.graph.state import APPEND, check_appended
+from vla_simd_ros.graph.state import APPEND, check_appended, check_range
 from vla_simd_ros.graph.window import Window
 
 _IMAGE_RANK = 3
+_DTYPES = {DType.U8: torch.uint8, DType.I32: torch.int32}
+
+PlaceConstant = Callable[[Tensor, LazyArray, bool], torch.Tensor]
 
 States = WeakKeyDictionary[KeyValueState, torch.Tensor]
 """The rows of every state, shared by all that an executor loaded."""
 
 
 class TorchExecutor:
-    """Runs compiled policies in PyTorch on the CPU, in ``dtype``, on ``threads`` threads (0: its default).
+    """Runs compiled policies in PyTorch, in ``dtype``, on ``device`` (cpu, or a CUDA device as PyTorch calls
+    it). On the CPU on ``threads`` threads (0: its default).
 
-    PyTorch has one thread count for the whole process.
+    PyTorch has one thread count for the whole process. Raises SettingError for a device that is not there.
     """
 
-    isa = "torch"
-
-    def __init__(self, dtype: torch.dtype = torch.float32, threads: int = 0) -> None:
+    def __init__(
+        self, dtype: torch.dtype = torch.float32, threads: int = 0, device: str | Device = CPU
+    ) -> None:
         if threads:
             torch.set_num_threads(threads)
         self._dtype = dtype
+        self._device = make_device(device) if isinstance(device, str) else device
+        self._constants = _Constants(self._device, dtype)
         self._cancelled = threading.Event()
         self._states: States = WeakKeyDictionary()
 
     @property
+    def isa(self) -> str:
+        """The library, and the device if it is another than the CPU."""
+        return f"torch {self._device.name}".rstrip()
+
+    @property
     def threads(self) -> int:
-        """Threads that compute."""
-        return int(torch.get_num_threads())
+        """Threads that compute on the CPU; 0 on another device."""
+        return 0 if self._device.name else int(torch.get_num_threads())
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most memory in use on the device; None on the CPU."""
+        return self._device.peak_bytes()
 
     def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> TorchExecutable:
-        """Make one module of each program."""
-        return TorchExecutable(compiled, self._dtype, self._cancelled, self._states)
+        """Make one module of each program. Policies that share constants share them on the device."""
+        return TorchExecutable(
+            compiled, self._dtype, self._device, self._constants, self._cancelled, self._states
+        )
 
     def cancel(self) -> None:
         """Let no program begin; one that runs cannot be interrupted, but gives no result."""
@@ -62,44 +81,97 @@ class TorchExecutor:
         self._cancelled.clear()
 
 
+class _Constants:
+    """Constants on a device, once for all policies that share them."""
+
+    def __init__(self, device: Device, dtype: torch.dtype) -> None:
+        self._device = device
+        self._dtype = dtype
+        self._placed: dict[bool, IdentityCache[torch.Tensor]] = {
+            filters: IdentityCache() for filters in (False, True)
+        }
+
+    def place(self, tensor: Tensor, value: LazyArray, filters: bool) -> torch.Tensor:
+        """The constant as a module keeps it; ``filters`` of a convolution are rearranged."""
+        return self._placed[filters].get(
+            (value,), lambda: self._device.place(_constant(tensor, value.array(), filters, self._dtype))
+        )
+
+
 class TorchExecutable:
-    """A compiled policy in PyTorch, and the values that its programs left behind."""
+    """A compiled policy in PyTorch: inputs and results of its programs are in buffers on the device."""
 
     def __init__(
-        self, compiled: CompiledPolicy, dtype: torch.dtype, cancelled: threading.Event, states: States
+        self,
+        compiled: CompiledPolicy,
+        dtype: torch.dtype,
+        device: Device,
+        constants: _Constants,
+        cancelled: threading.Event,
+        states: States,
     ) -> None:
         self._compiled = compiled
         self._cancelled = cancelled
+        self._dtype = dtype
         self._states = states
+        self._device = device
         self._floating = torch.empty(0, dtype=dtype).numpy().dtype
         self._modules = {
-            lifetime: ProgramModule(program, compiled.constants, _results(program), dtype)
+            lifetime: ProgramModule(program, compiled.constants, _results(program), dtype, constants.place)
             for lifetime, program in compiled.programs.items()
         }
-        self._kept: dict[Tensor, torch.Tensor] = {}
+        kept = [t for p in compiled.programs.values() for t in (*p.inputs.values(), *p.provides)]
+        self._buffers = {tensor: device.place(_buffer(tensor, dtype)) for tensor in dict.fromkeys(kept)}
+        self._inlets = {
+            tensor: device.inlet(self._buffers[tensor])
+            for program in compiled.programs.values()
+            for tensor in program.inputs.values()
+        }
+        self._warm: set[Lifetime] = set()
+        self._recorded: dict[Lifetime, Work] = {}
+        self._unrecorded: dict[Lifetime, str] = {}
         self._ran: set[Lifetime] = set()
+
+    @property
+    def unrecorded(self) -> Mapping[Lifetime, str]:
+        """Programs that the device could not record, and why; they are launched operation by operation."""
+        return dict(self._unrecorded)
 
     def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run one program; see :class:`vla_simd_ros.executors.base.Executable`."""
+        return self.start(lifetime, inputs).wait()
+
+    def start(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> Late:
+        """Run one program; see :class:`vla_simd_ros.executors.base.Starting`."""
         program = self._compiled.programs[lifetime]
         check_inputs(program, inputs, self._floating)
         check_order(program, self._ran)
         _check_positions(program, inputs)
+        _check_ids(program, inputs)
         self._ran = {other for other in self._ran if other < lifetime}
-        given = [torch.from_numpy(np.array(inputs[name])) for name in program.inputs]
-        given += [self._kept[t] for t in program.uses]
         self._check_cancelled()
         with torch.inference_mode():
-            try:
-                results = self._modules[lifetime](*given, *(self._state(use.state) for use in program.states))
-            except IndexError as error:
-                raise InputError(f"{lifetime.name}: {error}") from None
+            for name, tensor in program.inputs.items():
+                self._inlets[tensor](inputs[name])
+        try:
+            self.again(lifetime)
+        except IndexError as error:
+            raise InputError(f"{lifetime.name}: {error}") from None
         self._check_cancelled()
-        values = dict(zip(_results(program), results, strict=True))
-        self._states.update((use.state, values[use.after]) for use in program.states)
-        self._kept.update((tensor, values[tensor]) for tensor in program.provides)
         self._ran.add(lifetime)
-        return {name: self.tensor(tensor) for name, tensor in program.outputs.items()}
+        return self.deliver(lifetime)
+
+    def again(self, lifetime: Lifetime) -> None:
+        """Compute a program from the inputs that are there."""
+        with torch.inference_mode():
+            self._device.compute(self._work(self._compiled.programs[lifetime]))
+
+    def deliver(self, lifetime: Lifetime) -> Late:
+        """Send a program's outputs to the host."""
+        outputs = self._compiled.programs[lifetime].outputs
+        with torch.inference_mode():
+            delivery = self._device.deliver([self._buffers[t] for t in outputs.values()])
+        return _Outputs(tuple(outputs), delivery)
 
     def tensor(self, tensor: Tensor) -> Array:
         """The current value of a provided tensor or a constant."""
@@ -107,11 +179,38 @@ class TorchExecutable:
             return self._compiled.constants[tensor].array().copy()
         if tensor.lifetime not in self._ran:
             raise KeyError(f"'{tensor.name}': the {tensor.lifetime.name} program has not run")
-        return np.array(self._kept[tensor].numpy())
+        return self._device.read(self._buffers[tensor])
+
+    def _work(self, program: Program) -> Work:
+        """What a program does from buffers to buffers. It is recorded when it runs for the second time: the
+        first one lets libraries choose their kernels."""
+        lifetime = program.lifetime
+
+        def work() -> None:
+            given = [self._buffers[t] for t in (*program.inputs.values(), *program.uses)]
+            states = [self._state(use.state) for use in program.states]
+            results = self._modules[lifetime](*given, *states)
+            kept = [*(self._buffers[t] for t in program.provides), *states]
+            for place, value in zip(kept, results, strict=True):
+                place.copy_(value)
+
+        if lifetime in self._recorded:
+            return self._recorded[lifetime]
+        if program.ops and lifetime in self._warm and lifetime not in self._unrecorded:
+            try:
+                recorded = self._device.recorded(work)
+            except RuntimeError as error:
+                self._unrecorded[lifetime] = str(error)
+                recorded = None
+            if recorded is not None:
+                self._recorded[lifetime] = recorded
+                return recorded
+        self._warm.add(lifetime)
+        return work
 
     def _state(self, state: KeyValueState) -> torch.Tensor:
         if state not in self._states:
-            self._states[state] = torch.zeros(state.shape)
+            self._states[state] = self._device.place(torch.zeros(state.shape, dtype=self._dtype))
         return self._states[state]
 
     def _check_cancelled(self) -> None:
@@ -119,11 +218,28 @@ class TorchExecutable:
             raise Cancelled("the run was cancelled")
 
 
+class _Outputs:
+    """A program's outputs by name, on their way."""
+
+    def __init__(self, names: tuple[str, ...], delivery: Delivery) -> None:
+        self._names = names
+        self._delivery = delivery
+
+    def wait(self) -> dict[str, Array]:
+        return dict(zip(self._names, self._delivery.wait(), strict=True))
+
+
+def _buffer(tensor: Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Room for a tensor in the graph's layout."""
+    return torch.zeros(tensor.shape, dtype=dtype if tensor.dtype is DType.F32 else _DTYPES[tensor.dtype])
+
+
 class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """Computes ``results``, tensors of a program, and gives a tuple of them, in ``dtype``.
 
     Its arguments are the runtime inputs in the order of ``program.inputs``, then ``program.uses``, then the
-    states as ``program.states`` begin; arguments and results are in the graph's layout.
+    states as ``program.states`` begin; arguments and results are in the graph's layout. ``place`` gives a
+    constant as the module keeps it; without it each module has its own.
     """
 
     def __init__(
@@ -132,6 +248,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         constants: Mapping[Tensor, LazyArray],
         results: Sequence[Tensor],
         dtype: torch.dtype = torch.float32,
+        place: PlaceConstant | None = None,
     ) -> None:
         super().__init__()
         self._dtype = dtype
@@ -142,10 +259,11 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self._names: dict[Tensor, str] = {}
         filters = {op.inputs[1] for op in program.ops if op.kind == "conv2d"}
         given = (t for t in results if t in constants)
+        make = place or (lambda t, value, convolved: _constant(t, value.array(), convolved, dtype))
         for index, tensor in enumerate(dict.fromkeys((*program.constants, *given))):
             name = f"constant_{index}"
             self._names[tensor] = name
-            self.register_buffer(name, _constant(tensor, constants[tensor].array(), tensor in filters, dtype))
+            self.register_buffer(name, make(tensor, constants[tensor], tensor in filters))
 
     def forward(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The program's results for the arguments."""
@@ -172,6 +290,19 @@ def _check_positions(program: Program, inputs: Mapping[str, Array]) -> None:
                 check_appended(given[op.inputs[3]], op.output.shape[0])
             except IndexError as error:
                 raise InputError(f"{program.lifetime.name}: {APPEND} '{op.output.name}': {error}") from None
+
+
+def _check_ids(program: Program, inputs: Mapping[str, Array]) -> None:
+    """Raise InputError for ids outside their table, which end a CUDA device's life for this process."""
+    given = {tensor: inputs[name] for name, tensor in program.inputs.items()}
+    for op in program.ops:
+        if op.kind == "embedding" and op.inputs[1] in given:
+            table, ids = op.inputs
+            assert table is not None and ids is not None
+            try:
+                check_range("id", given[ids], table.shape[0], "table")
+            except IndexError as error:
+                raise InputError(f"{program.lifetime.name}: embedding '{op.output.name}': {error}") from None
 
 
 def _constant(tensor: Tensor, value: Array, filters: bool, dtype: torch.dtype) -> torch.Tensor:
@@ -349,7 +480,7 @@ def _append(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
 def _cached_attention(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     q, state, positions = inputs
     # A key beyond a row's position is hidden by -inf, and its value, which may be anything, is taken as zero.
-    seen = torch.arange(state.shape[0]) <= positions.unsqueeze(1)
+    seen = torch.arange(state.shape[0], device=positions.device) <= positions.unsqueeze(1)
     state = torch.where(seen.any(dim=0).unsqueeze(1), state, 0)
     keys, values = state.chunk(2, dim=1)
     bias = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, -torch.inf)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vla_simd_ros.executors.base import Executor
+from vla_simd_ros.executors.base import Executor, Starting
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.programs import InstructedPolicy
 from vla_simd_ros.graph.ir import Array, Lifetime
+from vla_simd_ros.graph.memory import plan_arena
 from vla_simd_ros.graph.partition import cut_points, partition, single_blocks
 from vla_simd_ros.graph.programs import CompiledPolicy
+from vla_simd_ros.graph.storage import plan_storage
 from vla_simd_ros.hybrid.stage_costs import BlockCost, StageCosts
 from vla_simd_ros.machine import cpu_model
 
 _COPIED_BYTES = 16 << 20
+_FIRST_RUNS = 2
+"""The second one records a program for a device, those that follow replay it."""
 
 
 STEPS = "steps"
@@ -33,7 +37,8 @@ def measure_costs(
     repeats: int,
     say: Callable[[str], None] = lambda text: None,
 ) -> StageCosts:
-    """Run every block alone on both executors, ``repeats`` times each after a first run, and take the median.
+    """Run every block alone on both executors, ``repeats`` times each after two first runs, and take the
+    median. Where results have to come from a device, a block's time ends when they are computed.
 
     The solver steps of a policy that iterates stand as one more block, which only the second executor runs.
     """
@@ -41,22 +46,30 @@ def measure_costs(
     blocks = []
     given = policy.inputs(case)
     possible = cut_points(compiled)
+    whole = held_bytes(compiled)
+    deliveries: list[tuple[int, float]] = []
     for name, alone in single_blocks(compiled):
-        prefix_s, results = _time(alone, prefix, given, repeats)
-        suffix_s, _ = _time(alone, suffix, given, repeats)
+        prefix_s, results, delivery_s = _time(alone, prefix, given, repeats)
+        suffix_s, _, _ = _time(alone, suffix, given, repeats)
         given |= results
-        crossing = partition(compiled, name).boundary_bytes if name in possible else 0
+        deliveries.append((sum(value.nbytes for value in results.values()), delivery_s))
         weights = _weights(alone, Lifetime.QUERY)
-        blocks.append(BlockCost(name, prefix_s, suffix_s, weights, weights, crossing))
+        crossing, held = 0, (whole, 0)
+        if name in possible:
+            cut = partition(compiled, name)
+            crossing, held = cut.boundary_bytes, (held_bytes(cut.prefix), held_bytes(cut.suffix))
+        blocks.append(BlockCost(name, prefix_s, suffix_s, weights, weights, crossing, *held))
         say(f"{name}: {prefix_s * 1e3:.3f} ms on {prefix.isa}, {suffix_s * 1e3:.3f} ms on {suffix.isa}")
     if compiled.programs[Lifetime.STEP].ops:
         steps_s = _time_steps(policy, suffix, case, repeats)
         blocks.append(BlockCost(STEPS, math.inf, steps_s, 0, _weights(compiled, Lifetime.STEP), 0))
         say(f"{STEPS}: {steps_s * 1e3:.3f} ms on {suffix.isa}")
+    transfer_s, transfer_rate = _transfer(deliveries, repeats)
     return StageCosts(
         blocks=tuple(blocks),
-        transfer_s=0.0,
-        transfer_rate=_copy_rate(repeats),
+        transfer_s=transfer_s,
+        transfer_rate=transfer_rate,
+        suffix_base_bytes=max(0, whole - sum(block.suffix_bytes for block in blocks)),
         suffix_threads=max(1, suffix.threads),
         source=f"{policy.spec.type} on {cpu_model()}: {_described(prefix)}, then {_described(suffix)}",
     )
@@ -71,34 +84,61 @@ def _weights(compiled: CompiledPolicy, lifetime: Lifetime) -> int:
     return sum(tensor.nbytes for tensor in compiled.programs[lifetime].constants)
 
 
+def held_bytes(compiled: CompiledPolicy) -> int:
+    """Memory of one side: its constants, and the activations as an engine with one thread lays them out. What
+    an executor needs besides, as for recordings, is not in it."""
+    programs = [compiled.programs[lifetime] for lifetime in sorted(compiled.programs)]
+    arena = plan_arena(list(plan_storage(programs).buffers.values()))
+    return compiled.constant_bytes + arena.nbytes
+
+
 def _time(
     alone: CompiledPolicy, executor: Executor, values: Mapping[str, Array], repeats: int
-) -> tuple[float, dict[str, Array]]:
-    """Median seconds of the query program, its results copied out, and the results."""
+) -> tuple[float, dict[str, Array], float]:
+    """Median seconds of the query program, its results, and the seconds of their delivery; NaN where results
+    are where they are wanted when the program has run."""
     executable = executor.load(alone)
     episode, query = (
         alone.programs[lifetime].own_inputs(values) for lifetime in (Lifetime.EPISODE, Lifetime.QUERY)
     )
     executable.run(Lifetime.EPISODE, episode)
-    results = executable.run(Lifetime.QUERY, query)
+    for _ in range(_FIRST_RUNS):
+        results = executable.run(Lifetime.QUERY, query)
+    if not isinstance(executable, Starting):
+        return _median(lambda: executable.run(Lifetime.QUERY, query), repeats), results, math.nan
+    computed_s = _median(lambda: executable.again(Lifetime.QUERY), repeats)
+    return computed_s, results, _median(lambda: executable.deliver(Lifetime.QUERY).wait(), repeats)
+
+
+def _median(work: Callable[[], object], repeats: int) -> float:
+    """Of the seconds that ``work`` takes."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
-        executable.run(Lifetime.QUERY, query)
+        work()
         times.append(time.perf_counter() - start)
-    return statistics.median(times), results
+    return statistics.median(times)
+
+
+def _transfer(deliveries: Sequence[tuple[int, float]], repeats: int) -> tuple[float, float]:
+    """Seconds of any transfer, and bytes per second beyond: the line through the deliveries of all blocks, or
+    that of a copy in memory where there were none."""
+    measured = [(size, seconds) for size, seconds in deliveries if size and math.isfinite(seconds)]
+    sizes = np.array([size for size, _ in measured], np.float64)
+    seconds = np.array([taken for _, taken in measured], np.float64)
+    if not len(sizes) or np.ptp(sizes) == 0.0:
+        return 0.0, _copy_rate(repeats)
+    slope, start = np.polyfit(sizes, seconds, 1)
+    if slope <= 0.0:  # as fast whatever the size, as far as these tell
+        return float(np.median(seconds)), _copy_rate(repeats)
+    return max(0.0, float(start)), 1.0 / float(slope)
 
 
 def _copy_rate(repeats: int) -> float:
     """Bytes per second of a copy in memory, which is what a transfer between executors of one CPU is."""
     source = np.ones(_COPIED_BYTES, np.uint8)
     target = np.zeros_like(source)
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        np.copyto(target, source)
-        times.append(time.perf_counter() - start)
-    return _COPIED_BYTES / statistics.median(times)
+    return _COPIED_BYTES / _median(lambda: np.copyto(target, source), repeats)
 
 
 def _time_steps(policy: InstructedPolicy, executor: Executor, case: Case, repeats: int) -> float:

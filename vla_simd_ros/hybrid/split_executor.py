@@ -6,9 +6,9 @@ All share the weights; activations and what the instruction sets are there once 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from vla_simd_ros.executors.base import Executable, Executor, Runnable
+from vla_simd_ros.executors.base import Executable, Executor, Late, Runnable, Starting
 from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
 from vla_simd_ros.graph.partition import Partition, partition
 from vla_simd_ros.graph.programs import CompiledPolicy
@@ -68,9 +68,12 @@ class SplitExecutable:
         """Both sides of a cut and what crosses it."""
         return self.cuts[after].partition
 
-    def prefix(self, after: str, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The first side's part of the query program; ``values`` and what crosses the cut."""
-        return {**values, **self.cuts[after].prefix.run(Lifetime.QUERY, values)}
+    def prefix(self, after: str, values: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The first side's part of the query program; ``values`` and what crosses the cut.
+
+        What crosses may be on its way still: who looks it up waits for it.
+        """
+        return _Crossing(values, self.cuts[after].prefix.start(Lifetime.QUERY, values))
 
     def suffix(self, after: str, values: Mapping[str, Array]) -> dict[str, Array]:
         """The second side's part, from what :meth:`prefix` returned: that and the program's results."""
@@ -111,6 +114,43 @@ class _Side:
 
     def run(self, lifetime: Lifetime, values: Mapping[str, Array]) -> dict[str, Array]:
         return self.executable.run(lifetime, self._compiled.programs[lifetime].own_inputs(values))
+
+    def start(self, lifetime: Lifetime, values: Mapping[str, Array]) -> Late:
+        """The same, without waiting for results that are computed elsewhere and on their way."""
+        executable = self.executable
+        if not isinstance(executable, Starting):
+            return _Ready(self.run(lifetime, values))
+        return executable.start(lifetime, self._compiled.programs[lifetime].own_inputs(values))
+
+
+class _Ready:
+    """Results that are here."""
+
+    def __init__(self, values: dict[str, Array]) -> None:
+        self._values = values
+
+    def wait(self) -> dict[str, Array]:
+        return self._values
+
+
+class _Crossing(Mapping[str, Array]):
+    """The values of both sides, and what one of them has sent to the other."""
+
+    def __init__(self, values: Mapping[str, Array], sent: Late) -> None:
+        self._values = values
+        self._sent = sent
+
+    def _all(self) -> dict[str, Array]:
+        return {**self._values, **self._sent.wait()}
+
+    def __getitem__(self, name: str) -> Array:
+        return self._values[name] if name in self._values else self._sent.wait()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
 
 
 class _Cut:

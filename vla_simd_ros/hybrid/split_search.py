@@ -79,10 +79,27 @@ def predict(costs: StageCosts, blocks: int, resources: Resources | None = None) 
         prefix_s=sum(block.prefix_s for block in before) / (1.0 - allowed.prefix_load),
         transfer_s=costs.transfer(blocks),
         suffix_s=sum(block.suffix_s for block in behind) * slowdown,
-        prefix_bytes=sum(block.prefix_bytes for block in before) + costs.prefix_base_bytes * bool(before),
-        suffix_bytes=sum(block.suffix_bytes for block in behind) + costs.suffix_base_bytes * bool(behind),
+        prefix_bytes=_prefix_bytes(costs, blocks),
+        suffix_bytes=_suffix_bytes(costs, blocks),
     )
     return Split(**{**split.__dict__, "obstacles": tuple(_obstacles(split, allowed))})
+
+
+def _prefix_bytes(costs: StageCosts, blocks: int) -> int:
+    before = costs.blocks[:blocks]
+    if not before:
+        return 0
+    return before[-1].prefix_held_bytes or (
+        sum(block.prefix_bytes for block in before) + costs.prefix_base_bytes
+    )
+
+
+def _suffix_bytes(costs: StageCosts, blocks: int) -> int:
+    before, behind = costs.blocks[:blocks], costs.blocks[blocks:]
+    if not behind:
+        return 0
+    held = before[-1].suffix_held_bytes if before else 0
+    return held or sum(block.suffix_bytes for block in behind) + costs.suffix_base_bytes
 
 
 def splits(costs: StageCosts, resources: Resources | None = None) -> list[Split]:

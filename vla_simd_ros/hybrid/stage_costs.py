@@ -23,6 +23,9 @@ class BlockCost:
     prefix_s, suffix_s: seconds on the first and on the second executor; infinite where it cannot run there
     prefix_bytes, suffix_bytes: memory for its weights on either side
     boundary_bytes: what crosses a cut after it, in every frame
+    prefix_held_bytes: all that a prefix that ends with it holds: weights, those that the instruction reads
+        included, and activations; 0 where only weights are known
+    suffix_held_bytes: the same of a suffix that begins behind it
     """
 
     name: str
@@ -31,6 +34,8 @@ class BlockCost:
     prefix_bytes: int
     suffix_bytes: int
     boundary_bytes: int
+    prefix_held_bytes: int = 0
+    suffix_held_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,8 @@ class StageCosts:
 
     transfer_s: seconds that a transfer takes whatever its size
     transfer_rate: bytes per second
-    prefix_base_bytes, suffix_base_bytes: memory of either side beside the weights
+    prefix_base_bytes, suffix_base_bytes: memory of either side beside the weights, where a block does not
+        tell what is held with a cut after it
     suffix_threads: threads of the second executor in the measurement
     saturation: the share of these threads from which on more do not make it faster, see
         :meth:`suffix_slowdown`

@@ -1,0 +1,279 @@
+"""The CUDA device over an interface that keeps a record of what is put on which stream, and the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from small_policy import INPUTS, small_policy
+
+from vla_simd_ros.executors.base import Cancelled, Starting
+from vla_simd_ros.executors.reference_executor import ReferenceExecutor
+from vla_simd_ros.executors.settings import SettingError
+from vla_simd_ros.graph.ir import Lifetime
+from vla_simd_ros.graph.programs import RUNTIME_LIFETIMES
+
+pytestmark = pytest.mark.needs_torch
+pytest.importorskip("torch")
+
+
+Record = list[tuple[str, str]]
+
+
+class Stream:
+    """Keeps what was put on it, with its name."""
+
+    def __init__(self, record: Record, name: str) -> None:
+        self.record, self.name = record, name
+
+    def wait_event(self, event: Event) -> None:
+        self.record.append((self.name, f"wait {event.number}"))
+
+
+class Event:
+    """Has a new number every time that it is recorded."""
+
+    def __init__(self, cuda: Cuda) -> None:
+        self.cuda = cuda
+        self.number = 0
+
+    def record(self, stream: Stream) -> None:
+        self.cuda.events += 1
+        self.number = self.cuda.events
+        stream.record.append((stream.name, f"event {self.number}"))
+
+    def synchronize(self) -> None:
+        self.cuda.record.append(("host", f"wait {self.number}"))
+
+
+class Cuda:
+    """Stands in for torch.cuda: work is done at once, and its order kept."""
+
+    def __init__(self) -> None:
+        self.record: Record = []
+        self.streams: list[str] = []
+        self.current = "host"
+        self.events = 0
+        self.refuses = False
+
+    def Stream(self, device: Any) -> Stream:
+        self.streams.append(["computing", "copying"][len(self.streams)])
+        return Stream(self.record, self.streams[-1])
+
+    def Event(self) -> Any:
+        return Event(self)
+
+    @contextmanager
+    def stream(self, stream: Stream) -> Iterator[None]:
+        outer, self.current = self.current, stream.name
+        self.record.append((stream.name, "work"))
+        yield
+        self.current = outer
+
+    def CUDAGraph(self) -> Any:
+        return Graph(self)
+
+    @contextmanager
+    def graph(self, graph: Graph, pool: Any, stream: Stream, capture_error_mode: str) -> Iterator[None]:
+        assert pool == "pool" and capture_error_mode == "thread_local"
+        if self.refuses:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        self.record.append((stream.name, "recorded"))
+        yield
+
+    def graph_pool_handle(self) -> str:
+        return "pool"
+
+    def get_device_name(self, device: Any) -> str:
+        return "a device"
+
+    def max_memory_allocated(self, device: Any) -> int:
+        return 1234
+
+
+class Graph:
+    """Replays nothing: what it would write is what the work wrote while it was recorded."""
+
+    def __init__(self, cuda: Cuda) -> None:
+        self.cuda = cuda
+
+    def replay(self) -> None:
+        self.cuda.record.append((self.cuda.current, "replay"))
+
+
+@pytest.fixture
+def torch() -> Any:
+    import torch
+
+    return torch
+
+
+@pytest.fixture
+def cuda() -> Cuda:
+    return Cuda()
+
+
+@pytest.fixture
+def device(torch: Any, cuda: Cuda) -> Any:
+    from vla_simd_ros.executors.torch_device import CudaDevice
+
+    return CudaDevice(cuda, torch.device("cpu"), torch.empty)
+
+
+def outputs(executable: Any) -> dict[str, np.ndarray]:
+    results: dict[str, np.ndarray] = {}
+    for lifetime in RUNTIME_LIFETIMES:
+        results |= executable.run(lifetime, INPUTS[lifetime])
+    return results
+
+
+def loaded(torch: Any, device: Any) -> Any:
+    from vla_simd_ros.executors.torch_executor import TorchExecutor
+
+    return TorchExecutor(torch.float64, device=device).load(small_policy())
+
+
+def test_both_ways_give_the_reference_s_results(torch: Any, device: Any) -> None:
+    expected = outputs(ReferenceExecutor().load(small_policy()))
+    for where in ("cpu", device):
+        executable = loaded(torch, where)
+        assert isinstance(executable, Starting)
+        for _ in range(3):  # launched, recorded, replayed
+            for name, value in outputs(executable).items():
+                np.testing.assert_allclose(value, expected[name], rtol=1e-12, atol=1e-12)
+
+
+def test_computing_waits_for_inputs_and_the_host_for_it(torch: Any, device: Any, cuda: Cuda) -> None:
+    executable = loaded(torch, device)
+    cuda.record.clear()
+    executable.start(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+    # Of one input: copied, waited for, computed, waited for; then sent, the copy after the results.
+    arrived, computed, made, sent = cuda.events - 3, cuda.events - 2, cuda.events - 1, cuda.events
+    steps = [
+        ("copying", f"event {arrived}"),
+        ("computing", f"wait {arrived}"),
+        ("computing", f"event {computed}"),
+        ("host", f"wait {computed}"),
+        ("computing", f"event {made}"),
+        ("copying", f"wait {made}"),
+        ("copying", f"event {sent}"),
+    ]
+    places = [cuda.record.index(step) for step in steps]
+    assert places == sorted(places)
+    assert ("host", f"wait {sent}") not in cuda.record, "the transfer is not waited for"
+
+
+def test_results_are_waited_for_when_they_are_wanted(torch: Any, device: Any, cuda: Cuda) -> None:
+    executable = loaded(torch, device)
+    late = executable.start(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+    sent = cuda.events
+    values = late.wait()
+    assert cuda.record[-1] == ("host", f"wait {sent}")
+    assert late.wait().keys() == values.keys()
+
+
+def test_results_on_their_way_are_not_overwritten(torch: Any, device: Any, cuda: Cuda) -> None:
+    cuda.refuses = True  # what this one records writes the same again
+    executable = loaded(torch, device)
+    executable.run(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+    given = INPUTS[Lifetime.QUERY]
+    other = {n: v if v.dtype != np.float32 else v + np.float32(1) for n, v in given.items()}
+    expected = [executable.run(Lifetime.QUERY, values) for values in (given, other)]
+    late = [executable.start(Lifetime.QUERY, values) for values in (given, other)]
+    for found, wanted in zip(reversed(late), reversed(expected), strict=True):
+        for name, value in found.wait().items():
+            np.testing.assert_array_equal(value, wanted[name])
+
+
+def test_buffers_of_frames_that_were_dropped_are_used_again(torch: Any, device: Any) -> None:
+    executable = loaded(torch, device)
+    made: list[Any] = []
+    device._pinned = lambda *shape, **kind: made.append(shape) or torch.empty(*shape, **kind)
+    for _ in range(5):
+        executable.start(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+    first = len(made)
+    held = [executable.start(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE]) for _ in range(3)]
+    assert len(made) == 3 * first
+    assert all(late.wait() is not None for late in held)
+
+
+def test_a_program_is_recorded_the_second_time_and_then_replayed(torch: Any, device: Any, cuda: Cuda) -> None:
+    executable = loaded(torch, device)
+    counts: list[Callable[[], int]] = [
+        lambda kind=kind: [what for _, what in cuda.record].count(kind)  # type: ignore[misc]
+        for kind in ("recorded", "replay")
+    ]
+    found = []
+    for _ in range(4):
+        executable.run(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+        found.append(tuple(count() for count in counts))
+    assert found == [(0, 0), (1, 1), (1, 2), (1, 3)]
+    assert ("computing", "replay") in cuda.record
+
+
+def test_a_program_that_cannot_be_recorded_is_launched(torch: Any, device: Any, cuda: Cuda) -> None:
+    executable = loaded(torch, device)
+    cuda.refuses = True
+    expected = outputs(ReferenceExecutor().load(small_policy()))
+    for _ in range(3):
+        got = outputs(executable)
+    for name, value in got.items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-12, atol=1e-12)
+    assert all("capturing" in reason for reason in executable.unrecorded.values())
+    assert ("computing", "replay") not in cuda.record
+
+
+def test_policies_share_constants_on_a_device(torch: Any, device: Any) -> None:
+    from vla_simd_ros.executors.torch_executor import TorchExecutor
+
+    placed: list[int] = []
+    place = device.place
+    device.place = lambda value: placed.append(value.numel()) or place(value)
+    executor = TorchExecutor(device=device)
+    policy = small_policy()
+    one = executor.load(policy)
+    first = len(placed)
+    two = executor.load(policy)
+    constants = sum(len(p.constants) for p in policy.programs.values())
+    assert constants > 0 and len(placed) - first <= first - constants
+    assert one is not two
+
+
+def test_a_device_names_itself_and_what_it_used(device: Any) -> None:
+    from vla_simd_ros.executors.torch_executor import TorchExecutor
+
+    executor = TorchExecutor(device=device)
+    assert executor.isa == "torch cpu (a device)"
+    assert (executor.threads, executor.peak_bytes) == (0, 1234)
+    here = TorchExecutor()
+    assert here.isa == "torch" and here.threads > 0 and here.peak_bytes is None
+
+
+def test_a_run_that_is_cancelled_leaves_nothing(torch: Any, device: Any) -> None:
+    from vla_simd_ros.executors.torch_executor import TorchExecutor
+
+    executor = TorchExecutor(device=device)
+    executable = executor.load(small_policy())
+    executor.cancel()
+    with pytest.raises(Cancelled):
+        executable.start(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+    executor.resume()
+    assert executable.run(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE]) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("gpu", "expected cpu, cuda"),
+        ("cuda:x", "expected cpu, cuda"),
+        ("cuda:99", "device is 'cuda:99', but PyTorch"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(name: str, complaint: str) -> None:
+    from vla_simd_ros.executors.torch_device import make_device
+
+    with pytest.raises(SettingError, match=complaint):
+        make_device(name)
