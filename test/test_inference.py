@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 from unittest.mock import patch
 
 import numpy as np
@@ -202,7 +203,7 @@ class CountingExecutor(ReferenceExecutor):
                 counting.runs.append(lifetime)
                 return super().run(lifetime, inputs)
 
-        self.made.append(Counted(compiled, np.dtype(np.float64), threading.Event()))
+        self.made.append(Counted(compiled, np.dtype(np.float64), threading.Event(), WeakKeyDictionary()))
         return self.made[-1]
 
 
