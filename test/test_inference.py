@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def test_times_are_read_from_one_clock(act: Policy, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(inference, "time", Clock())
     timing = act.query(observation()).timing
-    assert dataclasses.astuple(timing) == (2.0, 10.0, 0.0, 0.5, 12.5)
+    assert dataclasses.astuple(timing) == (2.0, 10.0, 0.0, 0.5, 12.5, 0.0)
 
 
 def test_an_instruction_is_needed_and_counts(impact: Policy) -> None:
