@@ -19,17 +19,29 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus  # noqa: E402
 from rclpy.context import Context  # noqa: E402
 from rclpy.executors import SingleThreadedExecutor  # noqa: E402
 from rclpy.parameter import Parameter  # noqa: E402
-from rclpy.qos import QoSProfile, qos_profile_sensor_data  # noqa: E402
+from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data  # noqa: E402
 from rclpy.time import Time  # noqa: E402
 from rosgraph_msgs.msg import Clock  # noqa: E402
 from sensor_msgs.msg import Image, JointState  # noqa: E402
+from std_srvs.srv import Trigger  # noqa: E402
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: E402
 
 from vla_simd_ros.nodes.robot_sim_images import image_message  # noqa: E402
 from vla_simd_ros.nodes.robot_sim_node import PARAMETERS, RobotSimNode  # noqa: E402
 from vla_simd_ros.sim.arm import HOME, JOINT_NAMES  # noqa: E402
 from vla_simd_ros.sim.physics import SimulationError  # noqa: E402
+from vla_simd_ros.sim.scene import PADS  # noqa: E402
+from vla_simd_ros.sim.tasks import INSTRUCTIONS, TaskScene  # noqa: E402
 
+
+def start_of(seed: int) -> np.ndarray:
+    """Where the arm is in the scene of a seed."""
+    scene = TaskScene(width=8, height=8, renderer="opencv")
+    scene.reset(seed)
+    return scene.robot.joint_positions
+
+
+START = start_of(0)
 TARGET = [0.3, -0.2, 0.4, 0.7, 0.2, 0.8]
 PATIENCE = 20.0
 
@@ -77,6 +89,27 @@ class Bench:
         self.wait_for(lambda: bool(received))
         return {value.key: value.value for value in received[-1].status[0].values}
 
+    def reset_scene(self, seed: int) -> str:
+        """Asks for the scene of a seed as others do; what the service answers."""
+        assert self.robot.set_parameters([Parameter("scene_seed", value=seed)])[0].successful
+        client = self.node.create_client(Trigger, "robot_sim_node/reset_scene")
+        self.wait_for(client.service_is_ready)
+        answer = client.call_async(Trigger.Request())
+        self.wait_for(answer.done)
+        assert answer.result().success
+        return str(answer.result().message)
+
+    def tasks(self) -> list[dict[str, str]]:
+        """What ~/achieved says, from its last message on, by key."""
+        received: list[dict[str, str]] = []
+
+        def note(message: DiagnosticArray) -> None:
+            received.append({value.key: value.value for value in message.status[0].values})
+
+        latched = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self.node.create_subscription(DiagnosticArray, "robot_sim_node/achieved", note, latched)
+        return received
+
     def close(self) -> None:
         assert self.robot.stop()
         self.executor.shutdown()
@@ -114,7 +147,7 @@ def test_joint_states(bench: Bench) -> None:
     for message in bench.joints:
         assert tuple(message.name) == JOINT_NAMES
         assert len(message.position) == len(message.velocity) == len(JOINT_NAMES)
-    np.testing.assert_allclose(bench.joints[0].position, HOME, atol=0.1)
+    np.testing.assert_allclose(bench.joints[0].position, START, atol=0.05)
 
 
 def test_joint_states_are_stamped_with_their_instants(bench: Bench) -> None:
@@ -176,7 +209,7 @@ def test_bad_commands_are_counted_and_the_arm_holds(
     bench.command(positions, names=names)
     bench.wait_for(lambda: bench.diagnostics()["commands rejected"] == "1")
     bench.spin(20)
-    np.testing.assert_allclose(bench.joints[-1].position, HOME, atol=0.05)
+    np.testing.assert_allclose(bench.joints[-1].position, START, atol=0.05)
     bench.command(TARGET)
     bench.wait_for(lambda: bench.joints[-1].position[0] > 0.1)
 
@@ -229,6 +262,45 @@ def test_an_unknown_camera_cannot_be_stopped(bench: Bench) -> None:
     assert result.reason == "stopped_cameras: got top, expected some of front, wrist"
 
 
+def test_the_scene_is_reset_to_that_of_a_seed_while_time_goes_on(bench: Bench) -> None:
+    bench.command(TARGET)
+    bench.wait_for(lambda: bool(bench.joints) and bench.joints[-1].position[0] > START[0] + 0.05)
+    before = nanoseconds(bench.joints[-1])
+    assert bench.reset_scene(7) == "scene of seed 7, reset 1"
+    bench.spin(5)
+    # At rest where that scene starts: the earlier command moves nothing any more.
+    np.testing.assert_allclose(bench.joints[-1].position, start_of(7), atol=0.03)
+    assert nanoseconds(bench.joints[-1]) > before
+    bench.command(TARGET)
+    bench.wait_for(lambda: bench.joints[-1].position[0] > start_of(7)[0] + 0.05)
+    assert bench.reset_scene(7) == "scene of seed 7, reset 2"
+
+
+def test_reached_goals_are_told_also_to_who_comes_later(bench: Bench) -> None:
+    bench.spin(5)
+    heard = bench.tasks()
+    bench.wait_for(lambda: bool(heard))
+    assert heard[-1] == {**dict.fromkeys(INSTRUCTIONS, "false"), "scene_seed": "0", "resets": "0"}
+    cubes = bench.robot._robot.snapshot().cubes
+    cubes[1, :2] = PADS[1].center
+    bench.robot._robot.place(START, cubes)
+    goal = "put the green cube on the right pad"
+    bench.wait_for(lambda: heard[-1][goal] == "true")
+    assert [key for key, value in heard[-1].items() if value == "true"] == [goal]
+    late = bench.tasks()
+    bench.wait_for(lambda: bool(late))
+    assert late[0][goal] == "true"
+    bench.reset_scene(3)
+    bench.wait_for(lambda: heard[-1]["resets"] == "1")
+    assert heard[-1] == {**dict.fromkeys(INSTRUCTIONS, "false"), "scene_seed": "3", "resets": "1"}
+
+
+def test_a_scene_has_no_negative_seed(bench: Bench) -> None:
+    result = bench.robot.set_parameters([Parameter("scene_seed", value=-1)])[0]
+    assert not result.successful
+    assert result.reason == "scene_seed: got -1, expected zero or more"
+
+
 def test_simulated_time_is_published_and_stamps_are_on_it(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench(publish_clock=True, real_time_factor=2.0)
     clocks = bench.listen(Clock, "/clock")
@@ -250,6 +322,7 @@ def test_simulated_time_is_published_and_stamps_are_on_it(make_bench: Callable[.
         ({"command_timeout": -1.0}, "command_timeout: got -1.0 s"),
         ({"real_time_factor": 2.0}, "real_time_factor: got 2.0, expected 1 without publish_clock"),
         ({"stopped_cameras": ["top"]}, "stopped_cameras: got top"),
+        ({"scene_seed": -2}, "scene_seed: got -2, expected zero or more"),
     ],
 )
 def test_bad_parameters_are_named(parameters: dict[str, Any], message: str) -> None:

@@ -17,6 +17,7 @@ from rclpy.parameter import Parameter
 from rclpy.time import Time
 from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import Image, JointState
+from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from vla_simd_ros.nodes import qos
@@ -24,14 +25,15 @@ from vla_simd_ros.nodes.diagnostics import DiagnosticsPublisher, Level, Status
 from vla_simd_ros.nodes.process import run_node
 from vla_simd_ros.nodes.robot_sim_cameras import CameraWorker, Picture
 from vla_simd_ros.nodes.robot_sim_images import image_message
+from vla_simd_ros.nodes.robot_sim_tasks import TaskReport
 from vla_simd_ros.sim.arm import JOINT_NAMES
 from vla_simd_ros.sim.mjcf import TIMESTEP
 from vla_simd_ros.sim.pacing import Pacer
 from vla_simd_ros.sim.physics import SimulationError, Snapshot
 from vla_simd_ros.sim.rendering import RENDERERS
-from vla_simd_ros.sim.robot import SimulatedRobot
 from vla_simd_ros.sim.scene import CAMERAS
 from vla_simd_ros.sim.schedule import SensorSchedule
+from vla_simd_ros.sim.tasks import TaskScene
 from vla_simd_ros.sim.trajectory import CommandError, CommandFollower, parse_trajectory
 
 PARAMETERS: dict[str, tuple[Any, str]] = {
@@ -44,7 +46,9 @@ PARAMETERS: dict[str, tuple[Any, str]] = {
     "publish_clock": (False, "Publish simulated time on /clock and stamp with it."),
     "real_time_factor": (1.0, "Simulated seconds per second; other than 1 only with publish_clock."),
     "stopped_cameras": ([""], "Cameras that deliver nothing; can be set while running."),
+    "scene_seed": (0, "Where the cubes and the arm start; from ~/reset_scene on when set while running."),
 }
+_CHANGEABLE = ("stopped_cameras", "scene_seed")
 
 
 class RobotSimNode(Node):
@@ -58,12 +62,15 @@ class RobotSimNode(Node):
             factor = values["real_time_factor"]
             raise ValueError(f"real_time_factor: got {factor}, expected 1 without publish_clock")
         self._timeout = float(values["command_timeout"])
-        self._robot = SimulatedRobot(
+        self._scene = TaskScene(
             width=values["image_width"],
             height=values["image_height"],
             renderer=values["renderer"],
             warn=self.get_logger().warning,
         )
+        self._robot = self._scene.robot
+        self._seed, self._resets = int(values["scene_seed"]), 0
+        self._scene.reset(self._seed)
         self._pacer = Pacer(values["real_time_factor"])
         # Read the clock once now: a stamped command may arrive before the first tick.
         self._pacer.target(self._now(), self._robot.time)
@@ -86,11 +93,12 @@ class RobotSimNode(Node):
 
     def _declare_parameters(self) -> dict[str, Any]:
         for name, (default, description) in PARAMETERS.items():
-            descriptor = ParameterDescriptor(description=description, read_only=name != "stopped_cameras")
+            descriptor = ParameterDescriptor(description=description, read_only=name not in _CHANGEABLE)
             self.declare_parameter(name, default, descriptor)
         values = {name: self.get_parameter(name).value for name in PARAMETERS}
         if not values["command_timeout"] >= 0.0:
             raise ValueError(f"command_timeout: got {values['command_timeout']} s, expected zero or more")
+        _check_seed(values["scene_seed"])
         return values
 
     def _create_interfaces(self) -> None:
@@ -102,6 +110,8 @@ class RobotSimNode(Node):
         if self._publish_clock:
             self._clock_out = self.create_publisher(ClockMessage, "/clock", qos.COMMAND)
         self.create_subscription(JointTrajectory, "joint_trajectory", self._on_command, qos.COMMAND)
+        self._tasks = TaskReport(self, self._scene)
+        self.create_service(Trigger, "~/reset_scene", self._on_reset_scene)
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -125,6 +135,7 @@ class RobotSimNode(Node):
                 self._publish_joints(snapshot)
             if "frames" in events:
                 self._cameras.submit(snapshot, self._stamp(snapshot.time))
+                self._report_tasks()
 
     def _advance_to(self, instant: float) -> None:
         if self._follower.timed_out(instant):
@@ -134,6 +145,19 @@ class RobotSimNode(Node):
             )
         self._robot.set_command(self._follower.sample(instant))
         self._robot.step(max(0.0, instant - self._robot.time))
+
+    def _on_reset_scene(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        """Cubes and arm at rest where the seed puts them; earlier commands are dropped, and time goes on."""
+        self._seed, self._resets = int(self.get_parameter("scene_seed").value), self._resets + 1
+        self._scene.arrange(self._seed)
+        self._follower = CommandFollower(self._robot.command, self._timeout)
+        self._report_tasks()
+        response.success = True
+        response.message = f"scene of seed {self._seed}, reset {self._resets}"
+        return response
+
+    def _report_tasks(self) -> None:
+        self._tasks.update(self._stamp(self._robot.time), self._seed, self._resets)
 
     # --- out --------------------------------------------------------------------------------------
 
@@ -194,11 +218,13 @@ class RobotSimNode(Node):
 
     def _on_parameters(self, parameters: Sequence[Parameter]) -> SetParametersResult:
         for parameter in parameters:
-            if parameter.name == "stopped_cameras":
-                try:
+            try:
+                if parameter.name == "stopped_cameras":
                     self._set_stopped_cameras(parameter.value)
-                except ValueError as error:
-                    return SetParametersResult(successful=False, reason=str(error))
+                elif parameter.name == "scene_seed":
+                    _check_seed(parameter.value)
+            except ValueError as error:
+                return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
 
     def _set_stopped_cameras(self, names: Sequence[str]) -> None:
@@ -212,6 +238,11 @@ class RobotSimNode(Node):
     def stop(self) -> bool:
         """Ends the camera thread; whether it has ended."""
         return self._cameras.close()
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise ValueError(f"scene_seed: got {seed}, expected zero or more")
 
 
 def main(args: Sequence[str] | None = None) -> int:

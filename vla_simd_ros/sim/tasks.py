@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +17,8 @@ from vla_simd_ros.sim.robot import SimulatedRobot
 from vla_simd_ros.sim.scene import CUBES, PADS, LooseCube, Pad
 
 Array = npt.NDArray[np.float64]
+
+_LOGGER = logging.getLogger(__name__)
 
 CONTROL_RATE = 30.0
 """Commands, and frames of a demonstration, per second."""
@@ -64,9 +68,16 @@ def goal_of(instruction: str) -> Goal:
 class TaskScene:
     """The world of one episode: a robot, the cubes somewhere before it, and which goals are reached."""
 
-    def __init__(self, *, width: int = 640, height: int = 480, renderer: str = "auto") -> None:
+    def __init__(
+        self,
+        *,
+        width: int = 640,
+        height: int = 480,
+        renderer: str = "auto",
+        warn: Callable[[str], None] = _LOGGER.warning,
+    ) -> None:
         """As for `SimulatedRobot`, which raises what is raised here."""
-        self.robot = SimulatedRobot(width=width, height=height, renderer=renderer)
+        self.robot = SimulatedRobot(width=width, height=height, renderer=renderer, warn=warn)
 
     def reset(self, seed: int) -> None:
         """Back to time zero, with the cubes and the arm where `seed` puts them."""
