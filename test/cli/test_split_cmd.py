@@ -78,6 +78,46 @@ def test_what_is_impossible_is_one_line(costs: Path, capsys: pytest.CaptureFixtu
     assert main(["split", "--costs", str(costs), "--gpu-memory", "0"]) == 2
     assert "vla_simd: no split is possible: " in capsys.readouterr().err
     assert main(["split", "--costs", str(costs), "--frames", "3"]) == 2
-    assert "--frames and --at need a checkpoint to run" in capsys.readouterr().err
+    assert "--frames, --at and --live need a checkpoint to run" in capsys.readouterr().err
     assert main(["split", "--costs", str(costs), "--gpu-load", "1"]) == 2
     assert "prefix_load is 1.0, expected 0 or more and less than 1" in capsys.readouterr().err
+
+
+def test_a_live_run_is_written_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"dim_model": 32, "heads": 4, "feedforward": 64, "encoder_layers": 1, "decoder_layers": 1}
+    make_checkpoint("act", tmp_path / "act", Options(cameras=(Camera("front", 32, 32),), sizes=sizes))
+    arguments = ["split", str(tmp_path / "act"), "--prefix", "simd", "--repeats", "1", "--live", "0.4"]
+    arguments += ["--loads", "0,0.5", "--zone", "3:4", "--out", str(tmp_path / "live")]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "Zone of 3 to 4 blocks: the first side holds" in printed
+    content = json.loads((tmp_path / "live" / "live.json").read_text())
+    assert [run["fixed"] for run in content["runs"]] == [None, 3, 4]
+    assert content["schedule"] == {"side": "suffix", "loads": [0.0, 0.5], "phase_s": 0.2}
+    assert "| moved " in (tmp_path / "live" / "live.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--loads", "0,1.0"], "'0,1.0' are no shares"),
+        (["--loads", "much"], "'much' are no shares"),
+        (["--live", "0"], "'0' is no time"),
+        (["--zone", "4:3"], "'4:3' is no zone"),
+        (["--zone", "4"], "'4' is no zone"),
+    ],
+)
+def test_a_live_run_that_cannot_be(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["split", "somewhere", *arguments])
+    assert message in capsys.readouterr().err
+
+
+def test_a_zone_outside_the_policy_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"dim_model": 32, "heads": 4, "feedforward": 64, "encoder_layers": 1, "decoder_layers": 1}
+    make_checkpoint("act", tmp_path / "act", Options(cameras=(Camera("front", 32, 32),), sizes=sizes))
+    arguments = ["split", str(tmp_path / "act"), "--prefix", "simd", "--repeats", "1", "--live", "0.1"]
+    assert main([*arguments, "--zone", "3:99"]) == 2
+    assert "the last cut is after 99 blocks" in capsys.readouterr().err

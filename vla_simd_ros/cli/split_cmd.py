@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vla_simd_ros.cli import split_live
 from vla_simd_ros.cli.arguments import add_int8, add_num_steps, count
 from vla_simd_ros.hybrid.split_search import Resources, Split, best_split, splits
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, read_costs, write_costs
@@ -59,6 +60,7 @@ def add_parser(commands: Any) -> None:
     measured.add_argument("--at", metavar="BLOCK", help="cut after this block instead of the best one")
     add_int8(measured)
     add_num_steps(measured)
+    split_live.add_arguments(parser)
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--cpu-threads",
@@ -87,8 +89,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure or read, and print. Raises CostError where no cut is possible."""
-    if args.costs and (args.frames or args.at):
-        raise CostError("--frames and --at need a checkpoint to run, --costs has none")
+    if args.costs and (args.frames or args.at or args.live):
+        raise CostError("--frames, --at and --live need a checkpoint to run, --costs has none")
     sides = None if args.costs else _Sides(args)
     costs = read_costs(args.costs) if sides is None else sides.costs()
     if args.save_costs:
@@ -108,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
         args.plan.write_text(json.dumps(_plan(candidates, best, costs), indent=2) + "\n", encoding="utf-8")
     if sides is not None and args.frames:
         print("\n".join(["", *sides.run(args.at or best.after, args.frames)]))
+    if args.live:
+        print("\n".join(["", *split_live.run_live_study(args, costs)]))
     return 0
 
 
