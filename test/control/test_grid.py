@@ -53,6 +53,40 @@ def test_a_late_first_call_costs_no_later_step(late: float) -> None:
     assert gaps == {1}
 
 
+@pytest.mark.parametrize(
+    ("now", "wait"),
+    [
+        (2.0, 1.0),
+        (2.25, 0.75),
+        (1.75, 1.25),  # called early: the step of 2 is done
+        (3.0, 0.0),
+        (3.25, 0.0),  # overdue, and still the step of 3
+        (3.75, 0.25),  # the step of 3 is left out
+        (7.0, 0.0),
+    ],
+)
+def test_the_next_step_is_awaited_from_wherever_a_call_ends(now: float, wait: float) -> None:
+    grid = ControlGrid(PERIOD)
+    assert grid.until_next(int(now * PERIOD)) == PERIOD
+    grid.next(5)
+    grid.next(5 + 2 * PERIOD)
+    assert grid.until_next(5 + int(now * PERIOD)) == pytest.approx(wait * PERIOD, abs=2)
+
+
+@given(st.lists(st.floats(0.0, 3.0), min_size=1, max_size=50))
+def test_a_timer_that_waits_for_the_next_step_keeps_the_phase(stalls: list[float]) -> None:
+    grid, now = ControlGrid(PERIOD), 0
+    grid.next(now)
+    for stall in stalls:
+        now += int(stall * PERIOD)
+        now += grid.until_next(now)
+        step = grid.next(now)
+        assert step is not None
+        # A call is late by what it was held up, and what follows it is not.
+        now += grid.until_next(now)
+        assert grid.next(now) == now
+
+
 def test_after_a_reset_the_next_call_starts_the_grid() -> None:
     grid = ControlGrid(PERIOD)
     grid.next(50 * PERIOD)

@@ -16,7 +16,7 @@ from vla_simd_ros.nodes.demo_soak import MIB, NODES, SoakReport, SoakSample, for
 def sample(minutes: float, *mebibytes: float) -> SoakSample:
     sizes = mebibytes or (100.0, 200.0, 90.0)
     nodes = {name: Usage(1.0, round(size * MIB)) for name, size in zip(NODES, sizes, strict=True)}
-    return SoakSample(minutes, nodes)
+    return SoakSample(minutes, nodes, late_steps=round(5 * minutes))
 
 
 GOOD = SoakReport(
@@ -34,7 +34,7 @@ def test_a_good_soak_keeps_all_bounds() -> None:
     assert soak_failures(GOOD) == []
     text = format_soak(GOOD)
     assert text.endswith("all bounds are kept")
-    assert text.splitlines()[3].split() == ["2.0", "104.0", "204.9", "90.0"]
+    assert text.splitlines()[3].split() == ["2.0", "104.0", "204.9", "90.0", "10"]
     # Growth is counted from the first minute, not from the start.
     assert text.splitlines()[4].split() == ["growth", "+4.0", "+4.9", "+0.0"]
 

@@ -43,6 +43,14 @@ class ControlGrid:
             self._start_ns -= early_ns
         return self._start_ns + slot * self._period_ns
 
+    def until_next(self, now_ns: int) -> int:
+        """Nanoseconds from ``now_ns`` to the time of the next step to do: 0 where it is overdue, and a period
+        before the first step."""
+        if self._start_ns is None:
+            return self._period_ns
+        slot = max(self._slot + 1, round((now_ns - self._start_ns) / self._period_ns))
+        return max(0, self._start_ns + slot * self._period_ns - now_ns)
+
     def reset(self) -> None:
         """Start anew with the next call, after a jump of the clock."""
         self._start_ns = None

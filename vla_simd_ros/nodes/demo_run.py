@@ -29,10 +29,11 @@ from vla_simd_ros.sim.scene import CAMERAS
 SIM, POLICY, EXECUTOR = "robot_sim_node", "policy_node", "chunk_executor_node"
 PARAMETER_FILES = {SIM: "robot_sim.yaml", POLICY: "policy_node.yaml", EXECUTOR: "chunk_executor.yaml"}
 # Cameras start when the policy can see them, so that what was sent and what was received can be compared;
-# states as frequent as commands show how the age of the observation goes on.
+# states as frequent as commands show how the age of the observation goes on. Simulator and policy leave no
+# core to the executor.
 _DEMO_PARAMETERS = {
     SIM: {"stopped_cameras": "[" + ", ".join(CAMERAS) + "]"},
-    EXECUTOR: {"state_rate": "30.0"},
+    EXECUTOR: {"state_rate": "30.0", "realtime_priority": "50"},
 }
 _TRIAL_CHUNKS = 2  # the first one waits for the instruction too
 _PROGRESS_S = 4.0

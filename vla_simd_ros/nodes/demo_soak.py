@@ -16,16 +16,20 @@ MOST_GROWTH = 5 * MIB
 MOST_LATE = 1e-3
 MOST_FRAMES_LOST = 1e-3
 NODES = (SIM, POLICY, EXECUTOR)
+# Keys of the executor's diagnostics.
+_STEPS = "control steps"
+_LATE = "control steps late by more than 5 ms"
 _MINUTE_S = 60.0
 _IN_STEP_S = 30.0
 
 
 @dataclass(frozen=True)
 class SoakSample:
-    """What the nodes had used a number of minutes after the start."""
+    """What the nodes had used a number of minutes after the start, and how many steps had been late."""
 
     minutes: float
     nodes: dict[str, Usage]
+    late_steps: int
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ class DemoSoak(DemoRun):
         return self._report(samples)
 
     def _sample(self, minutes: float) -> SoakSample:
-        return SoakSample(minutes, {name: self._group.usage(name) for name in NODES})
+        late = int(self._values(_STEPS)[_LATE])
+        return SoakSample(minutes, {name: self._group.usage(name) for name in NODES}, late)
 
     def _forget(self) -> None:
         """This process would grow by all that it records; the last ones are enough for the counts."""
@@ -106,8 +111,11 @@ class DemoSoak(DemoRun):
         del recording.executor[:-1]
 
     def _in_step(self) -> bool:
-        """Whether the newest chunk known here is in execution; from then on chunks are counted."""
+        """Whether the executor's counts are known and it executes the newest chunk; from then on chunks are
+        counted."""
         chunks, reports = self._recording.chunks, self._recording.executor
+        if not any(_STEPS in values for values in self._recording.diagnostics.values()):
+            return False
         if not (chunks and reports and reports[-1].values["sequence"] == chunks[-1].sequence):
             return False
         self._first = self._published = chunks[-1].sequence
@@ -116,11 +124,11 @@ class DemoSoak(DemoRun):
 
     def _report(self, samples: list[SoakSample]) -> SoakReport:
         self._forget()
-        values = self._values("control steps")
+        values = self._values(_STEPS)
         return SoakReport(
             samples=samples,
-            control_steps=int(values["control steps"]),
-            late_steps=int(values["control steps late by more than 5 ms"]),
+            control_steps=int(values[_STEPS]),
+            late_steps=int(values[_LATE]),
             cameras={name: camera_count(self._recording, name) for name in CAMERAS},
             chunks_published=self._published - self._first,
             chunks_received=int(values["chunks received"]) - self._received_before,
@@ -154,9 +162,11 @@ def soak_failures(report: SoakReport) -> list[str]:
 
 def format_soak(report: SoakReport) -> str:
     """Several lines, for a terminal."""
-    lines = [f"{'minute':<8}" + "".join(f"{name + ' (MiB)':>28}" for name in NODES)]
+    lines = [f"{'minute':<8}" + "".join(f"{name + ' (MiB)':>28}" for name in NODES) + f"{'late steps':>12}"]
     lines += [
-        f"{sample.minutes:<8.1f}" + "".join(f"{sample.nodes[name].resident / MIB:>28.1f}" for name in NODES)
+        f"{sample.minutes:<8.1f}"
+        + "".join(f"{sample.nodes[name].resident / MIB:>28.1f}" for name in NODES)
+        + f"{sample.late_steps:>12}"
         for sample in report.samples
     ]
     lines += [

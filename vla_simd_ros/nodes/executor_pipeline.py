@@ -17,7 +17,7 @@ from vla_simd_ros.control.joint_buffer import JointStateError, select_joints
 from vla_simd_ros.control.stamps import StampValidator
 from vla_simd_ros.control.timeline import StepKind
 from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState
-from vla_simd_ros.nodes import qos
+from vla_simd_ros.nodes import qos, realtime
 from vla_simd_ros.nodes.diagnostics import Status
 from vla_simd_ros.nodes.executor_report import (
     Executed,
@@ -87,10 +87,8 @@ class ExecutorPipeline:
                 node, String, "robot_description", self._on_robot_description
             )
         self._hold_service = node.create_service(SetBool, "hold", self._on_hold)
-        self._timers = [
-            node.create_timer(settings.control_period, self._on_control_step),
-            node.create_timer(settings.state_period, self._publish_state),
-        ]
+        self._control = node.create_timer(settings.control_period, self._on_control_call)
+        self._timers = [self._control, node.create_timer(settings.state_period, self._publish_state)]
 
     @property
     def held(self) -> bool:
@@ -99,6 +97,7 @@ class ExecutorPipeline:
 
     def activate(self) -> None:
         """Start commanding: from the measured positions, with the next chunk."""
+        self._schedule(self._settings.realtime_priority)
         self._loop.pause()
         self._active = True
 
@@ -106,9 +105,18 @@ class ExecutorPipeline:
         """Bring the arm to rest within its limits, then command nothing."""
         if self._active:
             self._brake()
+            self._schedule(0)
         self._active = False
         self._loop.pause()
         self._publish_state()
+
+    def _schedule(self, priority: int) -> None:
+        if not self._settings.realtime_priority:
+            return
+        try:
+            realtime.schedule(priority)
+        except OSError as error:
+            self._warn(f"realtime_priority: {error}; control steps may come late on a busy machine")
 
     def emergency_stop(self, latched: bool) -> None:
         """Command nothing from now on, or release."""
@@ -208,6 +216,12 @@ class ExecutorPipeline:
         return response
 
     # --- control steps ---
+
+    def _on_control_call(self) -> None:
+        self._on_control_step()
+        # By itself the timer would go on from wherever a stall left it, every later step as late as that.
+        self._control.timer_period_ns = max(1, self._loop.grid.until_next(self._now_ns()))
+        self._control.reset()
 
     def _on_control_step(self) -> None:
         if not self._active:

@@ -14,6 +14,7 @@ from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.nodes.executor_limits import FROM_TOPIC, LimitParameters, first_limits
 from vla_simd_ros.nodes.outputs import OUTPUTS
 from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError
+from vla_simd_ros.nodes.realtime import MOST_PRIORITY
 
 PARAMETERS = [
     Param("joints", so101.JOINTS, "Joints (or components of a twist) to command, in the robot's order."),
@@ -136,6 +137,14 @@ PARAMETERS = [
         minimum=0.1,
         maximum=1000.0,
     ),
+    Param(
+        "realtime_priority",
+        0,
+        "While active, the node's threads run under SCHED_FIFO with this priority, where the user may; 0: "
+        "ordinary scheduling.",
+        minimum=0,
+        maximum=MOST_PRIORITY,
+    ),
 ]
 
 
@@ -153,6 +162,7 @@ class ExecutorSettings:
     control_period: float
     state_period: float
     stamp_tolerance_ns: int
+    realtime_priority: int
 
 
 def settings_from(values: Mapping[str, Any]) -> ExecutorSettings:
@@ -184,6 +194,7 @@ def settings_from(values: Mapping[str, Any]) -> ExecutorSettings:
         control_period=period,
         state_period=1.0 / values["state_rate"],
         stamp_tolerance_ns=_ns(values["stamp_tolerance"]),
+        realtime_priority=values["realtime_priority"],
     )
 
 
