@@ -125,7 +125,7 @@ def _check_version(path: Path, version: Any) -> None:
     if isinstance(version, str) and version.startswith("v2."):
         hint = "; LeRobot converts it: python -m lerobot.scripts.convert_dataset_v21_to_v30 --repo-id=NAME"
         if not version.startswith("v2.1"):
-            hint = "; LeRobot converts it to v2.1 (convert_dataset_v20_to_v21), and that to v3.0"
+            hint = "; LeRobot up to 0.3 converts it to v2.1 (convert_dataset_v20_to_v21), later ones to v3.0"
     raise DatasetError(f"{path}: dataset format {version}, expected {VERSION}{hint}")
 
 
