@@ -95,6 +95,15 @@ def test_options_become_parameters(started: list[list[str]], checkpoint: Path, t
     assert made["out"] == str(tmp_path)
 
 
+def test_a_hybrid_policy_has_two_executors_and_the_threads_are_the_second_ones(
+    started: list[list[str]], checkpoint: Path
+) -> None:
+    made = settings(started, "--checkpoint", str(checkpoint), "--hybrid", "--threads", "2")
+    assert made["hybrid"] is True
+    assert made["parameters"]["policy_node"] == {"checkpoint": str(checkpoint), "suffix_threads": "2"}
+    assert settings(started, "--checkpoint", str(checkpoint))["hybrid"] is False
+
+
 def test_without_a_checkpoint_the_random_one_is_used_and_said_to_be_untrained(
     started: list[list[str]],
     checkpoint: Path,

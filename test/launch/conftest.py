@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from small_checkpoints import small_options
 
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 
@@ -47,6 +48,14 @@ def small_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = {"d_model": 32, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
     settings = {f"text_config.{name}": value for name, value in text.items()}
     make_checkpoint("impact", folder, Options(cameras=cameras, sizes=sizes, settings=settings))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_planner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A driving planner that loads in a moment."""
+    folder = tmp_path_factory.mktemp("planner") / "minddrive"
+    make_checkpoint("minddrive", folder, small_options("minddrive"))
     return folder
 
 

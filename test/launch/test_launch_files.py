@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +19,19 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import parameter_value_to_python
 from trajectory_msgs.msg import JointTrajectory
-from vla_simd_ros.msg import ActionChunk
+from vla_simd_ros.msg import ActionChunk, HybridState
 
 pytestmark = pytest.mark.needs_launch
 
 LAUNCH = Path(__file__).parents[2] / "launch"
 PATIENCE_S = 30.0
-REQUIRED = {"checkpoint", "cameras", "instruction", "control_rate", "mode", "precision", "threads", "dry_run"}
+REQUIRED = {"checkpoint", "cameras", "instruction", "control_rate", "mode", "precision", "dry_run"}
+OWN = {
+    "policy.launch.py": {"threads"},
+    "demo.launch.py": {"threads", "policy"},
+    "hybrid.launch.py": {"prefix_executor", "suffix_cpus", "reserved_cpus", "nice", "costs"},
+    "autoware.launch.py": {"kinematic_state", "command", "trajectory", "prefix_executor"},
+}
 
 
 class Observer:
@@ -79,7 +87,7 @@ def observer() -> Iterator[Observer]:
     observer.close()
 
 
-@pytest.mark.parametrize("name", ["policy.launch.py", "demo.launch.py"])
+@pytest.mark.parametrize("name", OWN)
 def test_arguments_are_declared_and_described(name: str) -> None:
     from launch import LaunchContext
     from launch.launch_description_sources import PythonLaunchDescriptionSource
@@ -87,7 +95,7 @@ def test_arguments_are_declared_and_described(name: str) -> None:
 
     description = PythonLaunchDescriptionSource(str(LAUNCH / name)).get_launch_description(LaunchContext())
     arguments = {argument.name: argument for argument in description.get_launch_arguments()}
-    assert set(arguments) >= REQUIRED
+    assert set(arguments) >= REQUIRED | OWN[name]
     for argument in arguments.values():
         assert len(argument.description) > 10, f"{argument.name} is not described"
         assert argument.default_value is not None, f"{argument.name} must be given"
@@ -102,12 +110,14 @@ def test_arguments_are_declared_and_described(name: str) -> None:
         ("dry_run", "maybe", "launch argument dry_run: got 'maybe', expected true or false"),
         ("control_rate", "fast", "launch argument control_rate: got 'fast', expected a number (float)"),
         ("threads", "2.5", "launch argument threads: got '2.5', expected a number (int)"),
+        ("suffix_cpus", "1;2", "launch argument suffix_cpus: got '1;2', expected numbers with commas"),
     ],
 )
 def test_wrong_argument_is_named(
     launch_file: Callable[..., Any], argument: str, value: str, expected: str
 ) -> None:
-    launched = launch_file("policy.launch.py", **{argument: value})
+    name = "hybrid.launch.py" if argument == "suffix_cpus" else "policy.launch.py"
+    launched = launch_file(name, **{argument: value})
     assert launched.wait() != 0
     assert expected in launched.output()
 
@@ -146,6 +156,59 @@ def test_demo_runs_with_its_arguments_and_ends_on_interrupt(
     for node in ("policy_node", "chunk_executor_node", "robot_sim_node"):
         assert f"{node}" in launched.output()
     assert launched.output().count("process has finished cleanly") == 3, launched.output()
+
+
+def test_hybrid_scheduler_starts_with_its_arguments(
+    launch_file: Callable[..., Any], observer: Observer, small_policy: Path
+) -> None:
+    states = observer.listen(HybridState, "arm/hybrid_state")
+    cpus = sorted(os.sched_getaffinity(0))
+    launched = launch_file(
+        "hybrid.launch.py",
+        checkpoint=str(small_policy),
+        namespace="arm",
+        instruction="wave",
+        prefix_cpus=str(cpus[0]),
+        nice="3",
+        dry_run="true",
+    )
+
+    def running() -> bool:
+        observer.spin()
+        return bool(states)
+
+    launched.wait_until(running, "the state of the hybrid scheduler")
+    assert observer.state("arm/hybrid_scheduler_node") == "active"
+    assert observer.parameters("arm/hybrid_scheduler_node", "prefix_cpus", "nice", "suffix_executor") == [
+        [cpus[0]],
+        3,
+        "simd",
+    ]
+    assert observer.parameters("arm/chunk_executor_node", "dry_run") == [True]
+    launched.interrupt()
+    assert launched.output().count("process has finished cleanly") == 2, launched.output()
+
+
+def test_a_planner_beside_autoware_has_its_topics(
+    launch_file: Callable[..., Any], observer: Observer, small_planner: Path
+) -> None:
+    """Frames and the kinematic state in, a plan out, by Autoware's names; without its messages a path."""
+    pytest.importorskip("nav_msgs", reason="nav_msgs is not installed")
+    topic = "/planning/scenario_planning/scenario_selector/trajectory"
+    launched = launch_file("autoware.launch.py", checkpoint=str(small_planner), instruction="keep the lane")
+    launched.wait_until(lambda: observer.state("vla/hybrid_scheduler_node") == "active", "the planner")
+    launched.wait_until(lambda: observer.state("vla/chunk_executor_node") == "active", "the executor")
+    published = dict(observer.node.get_topic_names_and_types())
+    kind = (
+        "autoware_planning_msgs/msg/Trajectory"
+        if importlib.util.find_spec("autoware_planning_msgs")
+        else "nav_msgs/msg/Path"
+    )
+    assert published[topic] == [kind]
+    assert published["/localization/kinematic_state"] == ["nav_msgs/msg/Odometry"]
+    assert published["/vla/command"] == ["std_msgs/msg/String"]
+    assert not [name for name in published if "control" in name], "nothing commands the vehicle"
+    assert f"the plan goes to {topic} as {kind.replace('/msg/', '/')}" in launched.output()
 
 
 def test_policy_without_autostart_waits_for_a_manager(

@@ -66,6 +66,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--control-rate", type=float, metavar="HZ", help="commands per second (default: 30)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads of the engine (default: all cores)")
+    parser.add_argument(
+        "--hybrid",
+        action="store_true",
+        help="cut the policy in two for two executors whose frames overlap, as hybrid_scheduler_node does "
+        "(docs/hybrid.md); its parameters by --param policy_node.NAME=VALUE, --threads are the second one's",
+    )
     add_num_steps(parser)
     add_seed(parser)
     parser.add_argument(
@@ -215,7 +221,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     parameters["policy_node"]["checkpoint"] = str(folder)
     check_sampling(define_policy(checkpoint), args.num_steps, args.seed)
     if args.threads is not None:
-        parameters["policy_node"]["threads"] = str(args.threads)
+        parameters["policy_node"]["suffix_threads" if args.hybrid else "threads"] = str(args.threads)
     for name in ("num_steps", "seed"):
         if (value := getattr(args, name)) is not None:
             parameters["policy_node"][name] = str(value)
@@ -236,6 +242,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         "out": str(args.out.resolve()),
         "config": str(package_folder("config")),
         "study": study,
+        "hybrid": args.hybrid,
     }
 
 

@@ -102,10 +102,10 @@ class HybridPolicy:
         values = crossed.executable.suffix(after, crossed.request.values)
         queried = time.perf_counter()
         plan = crossed.request.plan
-        result: Array = (
-            values["action"] if plan is None else self.policy.solve(crossed.executable.steps(after), plan)
-        )
-        solved = time.perf_counter()
+        result, solved = values["action"] if plan is None else None, queried
+        if plan is not None:
+            result = self.policy.solve(crossed.executable.steps(after), plan)
+            solved = time.perf_counter()
         actions = np.asarray(result, np.float32)
         ended = time.perf_counter()
         prefix_s = crossed.ended - crossed.prepared

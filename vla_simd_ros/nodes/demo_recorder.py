@@ -16,7 +16,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from vla_simd_ros.control.latency_budget import STAGES as BUDGET_STAGES
 from vla_simd_ros.control.latency_budget import LatencyBudget as ChunkBudget
-from vla_simd_ros.msg import ActionChunk, ExecutorState, LatencyBudget, QueryTiming
+from vla_simd_ros.msg import ActionChunk, ExecutorState, HybridState, LatencyBudget, QueryTiming
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.demo_recording import (
     STAGES,
@@ -48,6 +48,8 @@ class DemoRecorder(Node):
         self.recording = recording
         self.frames: dict[str, npt.NDArray[np.uint8]] = {}
         """The first picture of each camera."""
+        self.hybrid: HybridState | None = None
+        """The last state of a hybrid scheduler, if there is one."""
         self._cameras: dict[str, Any] = {}
         history = QoSProfile(depth=100)  # more than the receivers keep: the recording should have no gaps
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -59,6 +61,7 @@ class DemoRecorder(Node):
             (QueryTiming, "query_timing", self._on_timing),
             (LatencyBudget, "latency_budget", self._on_budget),
             (ExecutorState, "executor_state", self._on_executor),
+            (HybridState, "hybrid_state", self._on_hybrid),
             (DiagnosticArray, "/diagnostics", self._on_diagnostics),
         ):
             self.create_subscription(kind, topic, callback, history)
@@ -71,6 +74,9 @@ class DemoRecorder(Node):
     def now(self) -> int:
         """Nanoseconds of the ROS clock."""
         return int(self.get_clock().now().nanoseconds)
+
+    def _on_hybrid(self, message: HybridState) -> None:
+        self.hybrid = message
 
     def instruct(self, text: str) -> None:
         """Publishes an instruction."""

@@ -17,6 +17,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from vla_simd_ros.control.supply import c2_margin, delay_steps
 from vla_simd_ros.control.timeline import Mode
+from vla_simd_ros.msg import HybridState
 from vla_simd_ros.nodes.demo_plot import draw_frames, draw_timeline
 from vla_simd_ros.nodes.demo_processes import ProcessGroup
 from vla_simd_ros.nodes.demo_recorder import DemoRecorder
@@ -27,7 +28,13 @@ from vla_simd_ros.sim.arm import JOINT_NAMES
 from vla_simd_ros.sim.scene import CAMERAS
 
 SIM, POLICY, EXECUTOR = "robot_sim_node", "policy_node", "chunk_executor_node"
-PARAMETER_FILES = {SIM: "robot_sim.yaml", POLICY: "policy_node.yaml", EXECUTOR: "chunk_executor.yaml"}
+_HYBRID = "hybrid_scheduler_node"  # takes the policy node's place, and its name
+PARAMETER_FILES = {
+    SIM: "robot_sim.yaml",
+    POLICY: "policy_node.yaml",
+    EXECUTOR: "chunk_executor.yaml",
+    _HYBRID: "hybrid_scheduler.yaml",
+}
 # Cameras start when the policy can see them, so that what was sent and what was received can be compared;
 # states as frequent as commands show how the age of the observation goes on. Simulator and policy leave no
 # core to the executor.
@@ -58,6 +65,7 @@ class DemoSettings:
     out: folder of the results
     config: folder of the parameter files
     study: which series of runs to make instead of one, with its values; empty: none
+    hybrid: whether the policy is shared between two executors
     """
 
     checkpoint: str
@@ -68,6 +76,7 @@ class DemoSettings:
     out: Path
     config: Path
     study: dict[str, Any] = field(default_factory=dict)
+    hybrid: bool = False
 
     @classmethod
     def from_json(cls, text: str) -> DemoSettings:
@@ -97,6 +106,8 @@ class DemoRun:
         self._bring_up()
         self._record()
         self._wind_down()
+        if self._node.hybrid is not None:
+            self._say(describe_hybrid(self._node.hybrid))
         return summarize(self._recording, list(CAMERAS))
 
     def close(self) -> None:
@@ -110,8 +121,10 @@ class DemoRun:
     def _start_nodes(self) -> None:
         self._say("starting robot_sim_node, policy_node and chunk_executor_node")
         for name in (SIM, POLICY, EXECUTOR):
-            command = [sys.executable, "-m", f"vla_simd_ros.nodes.{name}", "--ros-args"]
-            command += ["--params-file", str(self._settings.config / PARAMETER_FILES[name])]
+            module = _HYBRID if name == POLICY and self._settings.hybrid else name
+            command = [sys.executable, "-m", f"vla_simd_ros.nodes.{module}", "--ros-args"]
+            command += ["-r", f"__node:={name}"]
+            command += ["--params-file", str(self._settings.config / PARAMETER_FILES[module])]
             parameters = {**_DEMO_PARAMETERS.get(name, {}), **self._settings.parameters.get(name, {})}
             for parameter, value in parameters.items():
                 command += ["-p", f"{parameter}:={value}"]
@@ -248,6 +261,18 @@ class DemoRun:
         paths[2].write_text(json.dumps(plain(described), indent=2) + "\n", encoding="utf-8")
         paths[3].write_text(json.dumps(plain(asdict(self._recording))) + "\n", encoding="utf-8")
         return paths
+
+
+def describe_hybrid(state: HybridState) -> str:
+    """The last state of the hybrid scheduler in words."""
+    drops = zip(state.drop_reasons, state.drop_counts, strict=True)
+    dropped = ", ".join(f"{number} {reason}" for reason, number in drops if number)
+    return (
+        f"cut after {state.blocks} blocks ({state.after}), moved {state.moves} times; a result every "
+        f"{state.interval_ms:.1f} ms, parts of {state.prefix_ms:.1f} and {state.suffix_ms:.1f} ms, "
+        f"{state.latency_ms:.1f} ms each; {state.frames_finished} frames of {state.frames_submitted}, "
+        f"dropped: {dropped or 'none'}; {state.restarts} restarts"
+    )
 
 
 def plain(value: Any) -> Any:

@@ -45,10 +45,11 @@ PARAMETERS = [
         "joint_trajectory",
         "Message of the commands: trajectory_msgs/JointTrajectory on joint_trajectory, "
         "std_msgs/Float64MultiArray on commands, sensor_msgs/JointState on joint_command, "
-        "geometry_msgs/TwistStamped on twist, or autoware_planning_msgs/Trajectory on trajectory.",
+        "geometry_msgs/TwistStamped on twist, autoware_planning_msgs/Trajectory on trajectory, or "
+        "nav_msgs/Path on path.",
         choices=tuple(OUTPUTS),
     ),
-    Param("frame_id", "", "Frame of a twist, or of a vehicle's trajectory."),
+    Param("frame_id", "", "Frame of a twist, or of a vehicle's trajectory or path."),
     Param("dry_run", False, "Compute and publish state, but command nothing."),
     Param(
         "position_lower",

@@ -81,7 +81,7 @@ class Observations:
         self._stamps = {
             name: StampValidator(f"camera '{name}'", settings.stamp_tolerance_ns) for name in self.health
         }
-        self._joint_stamps = StampValidator("joint_states", settings.stamp_tolerance_ns)
+        self._joint_stamps = StampValidator(settings.state_topic, settings.stamp_tolerance_ns)
         self._period_ns = round(settings.step_period * NANOSECONDS)
         past_ns = (spec.observation_steps - 1) * self._period_ns
         self._joints = JointBuffer(

@@ -13,6 +13,7 @@ from vla_simd_ros.control.control_loop import ActionKind
 from vla_simd_ros.nodes.autoware_output import AutowareOutput
 from vla_simd_ros.nodes.messages import duration, stamp
 from vla_simd_ros.nodes.output import Output, RowOutput
+from vla_simd_ros.nodes.path_output import PathOutput
 
 TWIST_COMPONENTS = ("linear_x", "linear_y", "linear_z", "angular_x", "angular_y", "angular_z")
 
@@ -89,4 +90,5 @@ OUTPUTS: dict[str, type[Output]] = {
     "joint_state": JointStateOutput,
     "twist_stamped": TwistOutput,
     "autoware_trajectory": AutowareOutput,
+    "path": PathOutput,
 }

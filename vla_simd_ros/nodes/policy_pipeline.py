@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from nav_msgs.msg import Odometry
 from rclpy.lifecycle import LifecycleNode
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import String, UInt64
@@ -27,10 +28,16 @@ from vla_simd_ros.nodes.messages import committed_prefix, stamp, supply_report
 from vla_simd_ros.nodes.observations import Observations
 from vla_simd_ros.nodes.policy_report import observation_status, policy_status, supply_forecast_status
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction, Times
-from vla_simd_ros.nodes.policy_settings import PolicySettings, instruction_problem
+from vla_simd_ros.nodes.policy_settings import (
+    JOINT_STATES,
+    STATE_TOPICS,
+    PolicySettings,
+    instruction_problem,
+)
 from vla_simd_ros.nodes.processing_time import ProcessingTime
 from vla_simd_ros.nodes.query_sampling import QuerySampling
 from vla_simd_ros.nodes.query_worker import FrameSet, QueryWorker
+from vla_simd_ros.nodes.vehicle_motion import Motion, VehicleMotion
 
 THROTTLE_S = 2.0
 STOP_TIMEOUT_S = 0.5
@@ -121,7 +128,7 @@ class PolicyPipeline:
             for source in self._settings.cameras
         ]
         self._subscriptions += [
-            node.create_subscription(JointState, "joint_states", self._on_joint_state, qos.JOINTS),
+            self._subscribe_state(),
             *subscribe_latched(node, String, "instruction", self._on_instruction),
         ]
         if self._settings.pacing is not QueryPacing.CONTINUOUS:
@@ -133,6 +140,17 @@ class PolicyPipeline:
                 node.create_subscription(CommittedPrefix, "committed_prefix", self._on_committed, qos.CHUNK)
             )
         self._reset_service = node.create_service(Trigger, "~/reset", self._on_reset)
+
+    def _subscribe_state(self) -> Any:
+        topic = self._settings.state_topic
+        if topic == STATE_TOPICS[JOINT_STATES]:
+            return self._node.create_subscription(JointState, topic, self._on_joint_state, qos.JOINTS)
+        motion = VehicleMotion()
+
+        def on_odometry(message: Odometry) -> None:
+            self._on_joint_state(motion.read(message))
+
+        return self._node.create_subscription(Odometry, topic, on_odometry, qos.JOINTS)
 
     def set_num_steps(self, num_steps: int) -> None:
         """Let later queries take so many solver steps. Raises ParameterError."""
@@ -187,7 +205,7 @@ class PolicyPipeline:
     def _on_frame(self, camera: str, message: Any) -> None:
         self._observations.frame(camera, message, self._now_ns())
 
-    def _on_joint_state(self, message: JointState) -> None:
+    def _on_joint_state(self, message: JointState | Motion) -> None:
         if self._spec.state_dim:
             self._observations.joint_state(message, self._now_ns())
 

@@ -47,12 +47,12 @@ def _add_joints(
 ) -> None:
     silent_ns = now_ns - (observations.joints_ns if observations.joints_ns is not None else since_ns)
     if silent_ns > settings.joint_timeout_ns:
-        status.add(Level.ERROR, _silence("joint_states", "message", silent_ns, observations.joint_fault))
-    elif observations.joint_faults:
         status.add(
-            Level.WARN,
-            f"{observations.joint_faults} joint states refused, the last one: {observations.joint_fault}",
+            Level.ERROR, _silence(settings.state_topic, "message", silent_ns, observations.joint_fault)
         )
+    elif observations.joint_faults:
+        refused = f"{observations.joint_faults} messages of {settings.state_topic} refused"
+        status.add(Level.WARN, f"{refused}, the last one: {observations.joint_fault}")
     status.values["joint states refused"] = observations.joint_faults
 
 

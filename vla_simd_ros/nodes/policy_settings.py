@@ -19,10 +19,14 @@ from vla_simd_ros.inference import EXECUTORS
 from vla_simd_ros.nodes.images import COLOUR_ORDERS, PictureSettings
 from vla_simd_ros.nodes.param import LONGEST_S, Param, ParameterError, per_joint
 from vla_simd_ros.nodes.query_sampling import SAMPLING_PARAMETERS
+from vla_simd_ros.nodes.vehicle_motion import COLUMNS
 from vla_simd_ros.policies.base import PolicySpec
 
 LONGEST_INSTRUCTION = 4096
 """Characters of an instruction; a text beyond that is a mistake, and every chunk would carry it."""
+
+JOINT_STATES, ODOMETRY = "joint_states", "odometry"
+STATE_TOPICS = {JOINT_STATES: "joint_states", ODOMETRY: "kinematic_state"}
 
 ENGINE_PARAMETERS = ("threads", "isa", "convolution", "waiting", "spin_us", "schedule")
 """Settings of the engine that are parameters of the same name, besides affinity: ROS has no empty list."""
@@ -74,6 +78,13 @@ QUERY_PARAMETERS = [
         COLOUR_ORDERS[0],
         "What pictures of the encoding 8UC3 hold, which does not tell.",
         choices=COLOUR_ORDERS,
+    ),
+    Param(
+        "state_source",
+        JOINT_STATES,
+        "Where the policy's state comes from. joint_states: sensor_msgs/JointState on joint_states. "
+        "odometry: nav_msgs/Odometry of a vehicle on kinematic_state; joints are then columns of its motion.",
+        choices=(JOINT_STATES, ODOMETRY),
     ),
     Param("joints", so101.JOINTS, "Joints of the policy's state, in the order it was trained with."),
     Param(
@@ -218,6 +229,7 @@ class PolicySettings:
     cameras: tuple[CameraSource, ...]
     compressed: bool
     pictures: PictureSettings
+    state_topic: str
     joints: tuple[str, ...]
     action_names: tuple[str, ...]
     state_units: JointUnits
@@ -282,6 +294,7 @@ def settings_for(values: Mapping[str, Any], spec: PolicySpec) -> PolicySettings:
         cameras=_cameras(values["cameras"], spec),
         compressed=values["image_transport"] == "compressed",
         pictures=PictureSettings(values["resize_images"], values["unnamed_colours"]),
+        state_topic=STATE_TOPICS[values["state_source"]],
         joints=joints,
         action_names=names,
         state_units=_units(values, joints, joints),
@@ -315,6 +328,10 @@ def _ns(seconds: float) -> int:
 
 def _joints(values: Mapping[str, Any], spec: PolicySpec) -> tuple[str, ...]:
     joints = tuple(values["joints"])
+    if values["state_source"] == ODOMETRY and (unknown := [name for name in joints if name not in COLUMNS]):
+        raise ParameterError(
+            f"joints: got {unknown}, a vehicle's motion has the columns {', '.join(COLUMNS)}"
+        )
     if len(set(joints)) != len(joints) or "" in joints:
         raise ParameterError(f"joints: got {list(joints)}, expected different names, none of them empty")
     if spec.state_dim and len(joints) != spec.state_dim:
