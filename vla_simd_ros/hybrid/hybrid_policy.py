@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from vla_simd_ros.executors.base import InputError
-from vla_simd_ros.graph.ir import Array
 from vla_simd_ros.hybrid.placement import Placement
 from vla_simd_ros.hybrid.split_executor import SplitExecutable
 from vla_simd_ros.inference import Policy, Query, Timing
