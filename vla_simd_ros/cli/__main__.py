@@ -23,6 +23,7 @@ _COMMANDS = {
     "supply": ("supply_cmd", "predict whether a policy keeps a controller supplied with actions"),
     "evaluate": ("evaluate_cmd", "count how often a policy does what it is told, in closed loop"),
     "split": ("split_cmd", "find where to cut a policy between two executors"),
+    "generate": ("generate_cmd", "let a language model answer"),
     "policy-server": ("policy_server_cmd", "serve a policy to LeRobot's robot_client"),
     "report": ("report_cmd", "report on a recorded run"),
     "replay": ("replay_cmd", "compute a recorded run again and compare"),
@@ -47,6 +48,7 @@ _EXTRAS = {
     "pyarrow": "dataset",
     "av": "dataset",
     "gguf": "gguf",
+    "jinja2": "gguf",
 }
 # Modules that every installation should have.
 _REQUIRED = ("numpy", "safetensors", "tokenizers", "cv2")
