@@ -277,3 +277,16 @@ def test_a_device_that_is_not_there_is_refused(name: str, complaint: str) -> Non
 
     with pytest.raises(SettingError, match=complaint):
         make_device(name)
+
+
+def test_an_executor_s_name_may_have_a_device() -> None:
+    from vla_simd_ros.executors.base import Metered
+    from vla_simd_ros.executors.settings import EngineSettings
+    from vla_simd_ros.inference import make_executor
+
+    executor = make_executor("torch:cpu", EngineSettings())
+    assert executor.isa == "torch" and isinstance(executor, Metered)
+    with pytest.raises(SettingError, match="executor 'simd' has no devices, got 'cuda:0'"):
+        make_executor("simd:cuda:0", EngineSettings())
+    with pytest.raises(SettingError, match="device is 'cuda:99'"):
+        make_executor("torch:cuda:99", EngineSettings())

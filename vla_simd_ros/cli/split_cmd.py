@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ from typing import Any
 
 from vla_simd_ros.cli import split_live
 from vla_simd_ros.cli.arguments import add_int8, add_num_steps, count
+from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.hybrid.placement import Placement, PlacementError, Side, assign_cores
 from vla_simd_ros.hybrid.split_search import Resources, Split, best_split, splits
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, read_costs, write_costs
 
@@ -112,6 +115,8 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(["", *sides.run(args.at or best.after, args.frames)]))
     if args.live:
         print("\n".join(["", *split_live.run_live_study(args, costs)]))
+    if sides is not None and sides.peak_bytes is not None:
+        print(f"\nThe most memory in use on the first executor's device: {sides.peak_bytes / 2**20:.1f} MiB")
     return 0
 
 
@@ -189,7 +194,6 @@ class _Sides:
     def __init__(self, args: argparse.Namespace) -> None:
         from vla_simd_ros.benchmarks.conditions import busy_warning
         from vla_simd_ros.checkpoints import load_checkpoint
-        from vla_simd_ros.executors.settings import EngineSettings
         from vla_simd_ros.fidelity.cases import random_cases
         from vla_simd_ros.fidelity.programs import instruct
         from vla_simd_ros.inference import make_executor
@@ -200,9 +204,20 @@ class _Sides:
         self._policy = instruct(checkpoint, args.instruction, args.int8)
         (self._case,) = random_cases(checkpoint, 1, _SEED, num_steps=args.num_steps)
         first = args.prefix if args.device is None else f"{args.prefix}:{args.device}"
-        self._prefix = make_executor(first, EngineSettings(threads=args.prefix_threads))
-        self._suffix = make_executor("simd", EngineSettings(threads=args.cpu_threads or 1))
+        threads = args.prefix_threads, args.cpu_threads or 1
+        self._places = _places(*threads)
+        self._prefix, self._suffix = (
+            make_executor(name, _on(EngineSettings(threads=count), name, self._places and self._places[i]))
+            for i, (name, count) in enumerate(zip((first, "simd"), threads, strict=True))
+        )
         self._repeats = args.repeats
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most memory in use on the first executor's device; None where nobody counts."""
+        from vla_simd_ros.executors.base import Metered
+
+        return self._prefix.peak_bytes if isinstance(self._prefix, Metered) else None
 
     def costs(self) -> StageCosts:
         """What every block costs."""
@@ -222,7 +237,7 @@ class _Sides:
         split = SplitPolicy(policy.spec, policy.compiled, after, self._prefix, self._suffix, policy.sampler)
         split.instruct(policy.token_ids)
         request = split.request(case.observation, noise=case.noise, num_steps=case.num_steps)
-        found = measure_pipeline(split, request, frames)
+        found = measure_pipeline(split, request, frames, self._places)
         return [
             f"Measured, cut after {after}, {frames} frames one by one and {found.frames} that overlap:",
             f"  stages alone {_ms(found.prefix_s)} and {_ms(found.suffix_s)} ms, one by one "
@@ -231,6 +246,22 @@ class _Sides:
             f"{found.interval_s / found.predicted_s - 1:+.1%} against the slower stage alone; "
             f"{found.speedup:.2f} times the rate of one by one; {_ms(found.latency_s)} ms each",
         ]
+
+
+def _places(prefix_threads: int, suffix_threads: int) -> tuple[Placement, Placement] | None:
+    """Cores of their own for both sides; None where there are not enough."""
+    try:
+        sides = Side(threads=prefix_threads), Side(threads=suffix_threads)
+        first, second = assign_cores(os.sched_getaffinity(0), (), *sides)
+    except PlacementError as error:
+        print(f"warning: both sides run on any core: {error}", file=sys.stderr)
+        return None
+    return Placement(first), Placement(second)
+
+
+def _on(settings: EngineSettings, executor: str, place: Placement | None) -> EngineSettings:
+    """The settings of an engine that runs there."""
+    return settings.but(affinity=place.cpus) if place and executor == "simd" else settings
 
 
 def _size(text: str) -> int:

@@ -101,6 +101,16 @@ class Executor(Protocol):
         ...
 
 
+@runtime_checkable
+class Metered(Protocol):
+    """An executor whose device counts the memory that is in use."""
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most so far; None where nobody counts."""
+        ...
+
+
 def check_order(program: Program, ran: Collection[Lifetime]) -> None:
     """Raise RuntimeError unless the programs that ``program`` builds on are among those that ``ran``."""
     missing = sorted({tensor.lifetime for tensor in program.uses}.difference(ran))

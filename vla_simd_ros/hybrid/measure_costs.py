@@ -76,7 +76,7 @@ def measure_costs(
 
 
 def _described(executor: Executor) -> str:
-    return f"{executor.isa} with {executor.threads} threads"
+    return f"{executor.isa} with {executor.threads} threads" if executor.threads else executor.isa
 
 
 def _weights(compiled: CompiledPolicy, lifetime: Lifetime) -> int:

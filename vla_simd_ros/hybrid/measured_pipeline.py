@@ -8,8 +8,10 @@ import statistics
 import threading
 import time
 from dataclasses import dataclass
+from typing import Any
 
-from vla_simd_ros.hybrid.frame_pipeline import Drop, FramePipeline, FrameResult, PipelineError
+from vla_simd_ros.hybrid.frame_pipeline import Drop, FramePipeline, FrameResult, PipelineError, Stage
+from vla_simd_ros.hybrid.placement import Placement
 from vla_simd_ros.hybrid.split_policy import Request, SplitPolicy
 
 _WARM_UP = 2
@@ -48,15 +50,18 @@ class MeasuredPipeline:
         return self.serial_s / self.interval_s
 
 
-def measure_pipeline(policy: SplitPolicy, request: Request, frames: int) -> MeasuredPipeline:
+def measure_pipeline(
+    policy: SplitPolicy, request: Request, frames: int, places: tuple[Placement, Placement] | None = None
+) -> MeasuredPipeline:
     """Half of the serial frames, all the overlapping ones, and the other half.
 
-    The same frame over and over: its actions do not matter here. Raises PipelineError for a stage that fails.
+    The same frame over and over: its actions do not matter here. Stages that overlap run in ``places``, if
+    given. Raises PipelineError for a stage that fails.
     """
     for _ in range(_WARM_UP):
         policy.suffix(policy.prefix(request))
     serial = _serial(policy, request, frames // 2)
-    results = _overlapping(policy, request, frames)
+    results = _overlapping(policy, request, frames, places)
     serial += _serial(policy, request, frames - frames // 2)
     ends = [_known(result.times.suffix_ended) for result in results]
     return MeasuredPipeline(
@@ -83,7 +88,9 @@ def _serial(policy: SplitPolicy, request: Request, frames: int) -> list[tuple[fl
     return times
 
 
-def _overlapping(policy: SplitPolicy, request: Request, frames: int) -> list[FrameResult]:
+def _overlapping(
+    policy: SplitPolicy, request: Request, frames: int, places: tuple[Placement, Placement] | None
+) -> list[FrameResult]:
     """The results of frames that come as fast as the first stage takes them."""
     results: list[FrameResult] = []
     failures: list[PipelineError] = []
@@ -103,9 +110,10 @@ def _overlapping(policy: SplitPolicy, request: Request, frames: int) -> list[Fra
         with moved:
             moved.notify()
 
+    first, second = places or (None, None)
     pipeline = FramePipeline(
-        policy.prefix,
-        policy.suffix,
+        _placed(policy.prefix, first),
+        _placed(policy.suffix, second),
         on_result=tell,
         on_drop=dropped,
         on_failure=fail,
@@ -123,6 +131,18 @@ def _overlapping(policy: SplitPolicy, request: Request, frames: int) -> list[Fra
     if failures:
         raise failures[0]
     return results[_WARM_UP : _WARM_UP + frames]
+
+
+def _placed(stage: Stage, place: Placement | None) -> Stage:
+    """The stage, in a thread that runs there."""
+    if place is None:
+        return stage
+
+    def run(value: Any) -> Any:
+        place.take()
+        return stage(value)
+
+    return run
 
 
 def _known(value: float | None) -> float:
