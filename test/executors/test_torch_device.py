@@ -267,8 +267,8 @@ def test_a_run_that_is_cancelled_leaves_nothing(torch: Any, device: Any) -> None
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("gpu", "expected cpu, cuda"),
-        ("cuda:x", "expected cpu, cuda"),
+        ("gpu", "expected auto, cpu, cuda"),
+        ("cuda:x", "expected auto, cpu, cuda"),
         ("cuda:99", "device is 'cuda:99', but PyTorch"),
     ],
 )
@@ -290,3 +290,21 @@ def test_an_executor_s_name_may_have_a_device() -> None:
         make_executor("simd:cuda:0", EngineSettings())
     with pytest.raises(SettingError, match="device is 'cuda:99'"):
         make_executor("torch:cuda:99", EngineSettings())
+
+
+@pytest.mark.parametrize(("there", "expected"), [(False, "HostDevice"), (True, "CudaDevice")])
+def test_a_cuda_device_is_taken_where_there_is_one(
+    torch: Any, cuda: Cuda, monkeypatch: pytest.MonkeyPatch, there: bool, expected: str
+) -> None:
+    from vla_simd_ros.executors.torch_device import make_device
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    for name in ("Stream", "graph_pool_handle"):
+        monkeypatch.setattr(torch.cuda, name, getattr(cuda, name))
+    before = torch.backends.cudnn.allow_tf32
+    try:
+        assert type(make_device("auto")).__name__ == expected
+        assert torch.backends.cudnn.allow_tf32 == (before and not there)
+    finally:
+        torch.backends.cudnn.allow_tf32 = before

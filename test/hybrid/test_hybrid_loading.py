@@ -18,6 +18,7 @@ from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.hybrid.hybrid_loading import HybridLoader, HybridOptions, plan_zone
 from vla_simd_ros.hybrid.placement import PlacementError, Side
+from vla_simd_ros.hybrid.split_search import splits
 from vla_simd_ros.hybrid.stage_costs import BlockCost, CostError, StageCosts, write_costs
 from vla_simd_ros.inference import Policy, make_executor
 
@@ -162,8 +163,9 @@ def test_the_zone_is_resident_on_both_sides(measured: Measured) -> None:
     loader = measured.loader
     blocks, zone = loader.costs.blocks, loader.zone
     prefix, suffix = loader.resident_bytes
-    assert prefix == sum(block.prefix_bytes for block in blocks[: zone.last])
-    assert suffix == sum(block.suffix_bytes for block in blocks[zone.first :])
+    assert prefix == blocks[zone.last - 1].prefix_held_bytes > 0
+    assert suffix == blocks[zone.first - 1].suffix_held_bytes > 0
+    assert prefix + suffix > splits(loader.costs)[0].suffix_bytes
 
 
 def test_cores_that_cannot_be_are_refused_before_anything_is_loaded() -> None:

@@ -44,7 +44,8 @@ def add_parser(commands: Any) -> None:
     measured.add_argument(
         "--device",
         metavar="NAME",
-        help="where torch computes: cpu (default), or a CUDA device as PyTorch calls it, cuda:0",
+        help="where torch computes: cpu, or a CUDA device as PyTorch calls it, cuda:0 (default: one if there "
+        "is one)",
     )
     measured.add_argument(
         "--prefix-threads", type=count, default=1, metavar="N", help="its threads (default: 1)"
@@ -114,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     if sides is not None and args.frames:
         print("\n".join(["", *sides.run(args.at or best.after, args.frames)]))
     if args.live:
-        print("\n".join(["", *split_live.run_live_study(args, costs)]))
+        print("\n".join(["", *split_live.run_live_study(args, prefix_name(args), costs)]))
     if sides is not None and sides.peak_bytes is not None:
         print(f"\nThe most memory in use on the first executor's device: {sides.peak_bytes / 2**20:.1f} MiB")
     return 0
@@ -203,7 +204,7 @@ class _Sides:
         checkpoint = load_checkpoint(args.checkpoint)
         self._policy = instruct(checkpoint, args.instruction, args.int8)
         (self._case,) = random_cases(checkpoint, 1, _SEED, num_steps=args.num_steps)
-        first = args.prefix if args.device is None else f"{args.prefix}:{args.device}"
+        first = prefix_name(args)
         threads = args.prefix_threads, args.cpu_threads or 1
         self._places = _places(*threads)
         self._prefix, self._suffix = (
@@ -246,6 +247,12 @@ class _Sides:
             f"{found.interval_s / found.predicted_s - 1:+.1%} against the slower stage alone; "
             f"{found.speedup:.2f} times the rate of one by one; {_ms(found.latency_s)} ms each",
         ]
+
+
+def prefix_name(args: argparse.Namespace) -> str:
+    """The first executor, with its device."""
+    device = args.device or ("auto" if args.prefix == "torch" else "")
+    return f"{args.prefix}:{device}" if device else str(args.prefix)
 
 
 def _places(prefix_threads: int, suffix_threads: int) -> tuple[Placement, Placement] | None:

@@ -52,8 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_live_study(args: argparse.Namespace, costs: StageCosts) -> list[str]:
-    """All runs; what came out, in words. Raises CostError where there is no zone."""
+def run_live_study(args: argparse.Namespace, prefix: str, costs: StageCosts) -> list[str]:
+    """All runs, ``prefix`` being the first executor; what came out, in words. Raises CostError where
+    there is no zone."""
     from vla_simd_ros.benchmarks.hybrid_live import Schedule, live_table, run_live
     from vla_simd_ros.benchmarks.loaded_cores import LoadedCores
     from vla_simd_ros.benchmarks.table import markdown_table
@@ -62,7 +63,7 @@ def run_live_study(args: argparse.Namespace, costs: StageCosts) -> list[str]:
 
     schedule = Schedule(args.loaded, args.loads, args.live / len(args.loads))
     first, last = args.zone or _zone_of(costs, [schedule.resources(load) for load in args.loads])
-    loader = _loader(args, costs, first, last)
+    loader = _loader(args, prefix, costs, (first, last))
     places = loader.places
     machine = MachineState.of_this(cpus=places[1].cpus)
     for side, problem in machine.problems.items():
@@ -103,11 +104,10 @@ def _table(markdown_table: Any, rows: list[list[str]]) -> list[str]:
     return table
 
 
-def _loader(args: argparse.Namespace, costs: StageCosts, first: int, last: int) -> Any:
+def _loader(args: argparse.Namespace, prefix: str, costs: StageCosts, zone: tuple[int, int]) -> Any:
     from vla_simd_ros.hybrid.hybrid_loading import HybridLoader, HybridOptions
     from vla_simd_ros.hybrid.placement import Side
 
-    prefix = args.prefix if args.device is None else f"{args.prefix}:{args.device}"
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "costs.json"
         write_costs(costs, file)
@@ -117,8 +117,8 @@ def _loader(args: argparse.Namespace, costs: StageCosts, first: int, last: int) 
             suffix=("simd", Side(threads=args.cpu_threads or 1)),
             int8=args.int8,
             costs=file,
-            first=first,
-            last=last,
+            first=zone[0],
+            last=zone[1],
         )
         return HybridLoader(options, os.sched_getaffinity(0))
 

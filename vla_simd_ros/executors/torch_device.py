@@ -17,6 +17,8 @@ from vla_simd_ros.executors.settings import SettingError
 from vla_simd_ros.graph.ir import Array
 
 CPU = "cpu"
+AUTO = "auto"
+"""The first CUDA device where there is one, and the CPU elsewhere."""
 
 Work = Callable[[], None]
 Inlet = Callable[[Array], None]
@@ -70,12 +72,14 @@ class Device(Protocol):
 
 
 def make_device(name: str) -> Device:
-    """The device of PyTorch's ``name``: cpu, cuda, or cuda:0 and so on. Raises SettingError."""
+    """The device of PyTorch's ``name``: cpu, cuda, or cuda:0 and so on; auto. Raises SettingError."""
+    if name == AUTO:
+        name = "cuda" if torch.cuda.is_available() else CPU
     if name == CPU:
         return HostDevice()
     kind, _, number = name.partition(":")
     if kind != "cuda" or (number and not number.isdecimal()):
-        raise SettingError(f"device is '{name}', expected {CPU}, cuda, or cuda: and a number")
+        raise SettingError(f"device is '{name}', expected {AUTO}, {CPU}, cuda, or cuda: and a number")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     index = int(number or 0)
     if index >= count:

@@ -21,7 +21,7 @@ from vla_simd_ros.hybrid.hybrid_policy import HybridPolicy, WholePolicy
 from vla_simd_ros.hybrid.measure_costs import STEPS, measure_costs
 from vla_simd_ros.hybrid.placement import Placement, Side, assign_cores
 from vla_simd_ros.hybrid.split_executor import SplitExecutor
-from vla_simd_ros.hybrid.split_search import Resources, best_split, splits
+from vla_simd_ros.hybrid.split_search import Resources, best_split, predict, splits
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, read_costs
 from vla_simd_ros.inference import Policy, make_executor
 
@@ -115,11 +115,9 @@ class HybridLoader:
 
     @property
     def resident_bytes(self) -> tuple[int, int]:
-        """Weights that either side holds: blocks of the zone are on both."""
+        """Weights that either side holds, those of the zone on both, and the activations of one cut."""
         costs, zone = self.costs, self.zone
-        prefix = sum(block.prefix_bytes for block in costs.blocks[: zone.last])
-        suffix = sum(block.suffix_bytes for block in costs.blocks[zone.first :])
-        return prefix + costs.prefix_base_bytes, suffix + costs.suffix_base_bytes
+        return predict(costs, zone.last).prefix_bytes, predict(costs, zone.first).suffix_bytes
 
     def controller(self, **settings: Any) -> CutController:
         """One that moves the cut in the zone; ``settings`` are those of ControllerSettings besides it.
@@ -152,6 +150,8 @@ class HybridLoader:
         engine = self._options.engine
         side = self._options.prefix[1] if place is self.places[0] else self._options.suffix[1]
         threads = side.threads or len(place.cpus)
+        if name == "torch" and place is self.places[0]:
+            name = "torch:auto"  # on a CUDA device, where there is one
         if name == "simd":
             settings = dataclasses.replace(engine, threads=threads, affinity=place.cpus)
         else:
