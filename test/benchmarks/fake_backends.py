@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,3 +98,19 @@ def _spin() -> None:
 
 def _omp() -> str:
     return os.environ.get("OMP_NUM_THREADS", "")
+
+
+class Talking(Faithful):
+    """A language model that writes the last token of a prompt."""
+
+    def query(self, prompt: Any) -> str:
+        self.spent_ms = {"prefill": 2.0 * len(prompt.tokens), "decode": 2.0}
+        return f"a{prompt.tokens[-1]}"
+
+
+class SlowlyTalking(Talking):
+    """Takes longer, and is mistaken about one prompt."""
+
+    def query(self, prompt: Any) -> str:
+        self.spent_ms = {"prefill": 4.0 * len(prompt.tokens), "decode": 6.0}
+        return "a4"

@@ -96,9 +96,10 @@ class Turns:
 class ChildRunner:
     """A runner in its own process. A context manager: the process ends with it.
 
-    ``factory`` names the callable that makes the backend (``module:callable``). ``waiting`` is called with
-    the seconds waited so far, every few seconds. Raises ``BenchmarkError`` naming the runner when its
-    backend cannot be made, a query fails, or its process ends.
+    ``factory`` names the callable that makes the backend (``module:callable``), which is asked ``cases``,
+    those of a policy or whatever else it answers. ``waiting`` is called with the seconds waited so far, every
+    few seconds. Raises ``BenchmarkError`` naming the runner when its backend cannot be made, a query fails,
+    or its process ends.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class ChildRunner:
         name: str,
         factory: str,
         setup: Setup,
-        cases: Sequence[Case],
+        cases: Sequence[Any],
         waiting: Waiting = lambda _: None,
     ) -> None:
         self.name = name

@@ -52,6 +52,11 @@ def describe_checkpoint(folder: Path) -> dict[str, str]:
     }
 
 
+def describe_file(path: Path) -> dict[str, str]:
+    """The name of a model's file and its SHA-256."""
+    return {"file": path.name, "sha256": _sha256(path)}
+
+
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:

@@ -38,6 +38,7 @@ _EXTRAS = {
     "openvino": "bench",
     "nncf": "bench",
     "executorch": "bench",
+    "xllamacpp": "bench",
     "mujoco": "sim",
     "matplotlib": "sim",
     "PIL": "sim",

@@ -19,6 +19,8 @@ DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
 _CASES = 4
 _SEED = 0
 _LOADS = 5
+_PROMPT_TOKENS = 256
+_NEW_TOKENS = 64
 
 
 def add_parser(subparsers: Any) -> None:
@@ -34,9 +36,15 @@ def add_parser(subparsers: Any) -> None:
         "checkpoint",
         nargs="?",
         metavar="CHECKPOINT",
-        help="policy folder; only --kernels can do without, and then takes a random full-size IMPACT",
+        help="policy folder, or a language model in a GGUF file; only --kernels can do without, and then"
+        " takes a random full-size IMPACT",
     )
-    parser.add_argument("--peers", default="", metavar="NAMES", help=f"some of {','.join(PEERS)}")
+    parser.add_argument(
+        "--peers",
+        default="",
+        metavar="NAMES",
+        help=f"some of {','.join(PEERS)}; of a language model: llamacpp",
+    )
     parser.add_argument(
         "--hold-peers",
         action="store_true",
@@ -89,6 +97,26 @@ def add_parser(subparsers: Any) -> None:
         metavar="N",
         help=f"instead: load N times ({_LOADS}), each in a fresh process: time to the first action, memory",
     )
+    parser.add_argument(
+        "--prompt-tokens",
+        type=int,
+        default=_PROMPT_TOKENS,
+        metavar="N",
+        help=f"of a language model: tokens to read (default: {_PROMPT_TOKENS})",
+    )
+    parser.add_argument(
+        "--new-tokens",
+        type=int,
+        default=_NEW_TOKENS,
+        metavar="N",
+        help=f"of a language model: tokens to write (default: {_NEW_TOKENS})",
+    )
+    parser.add_argument(
+        "--passes",
+        action="store_true",
+        help="instead, of a language model: the time of a pass by its number of tokens and form of weights",
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw what --passes measures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results with all conditions")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too")
 
@@ -96,7 +124,13 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure and print. Raises ``BenchmarkError`` and ``CheckpointError`` for what cannot be measured."""
     _check(args)
-    ways = ((args.kernels, _kernels), (args.ablate, _ablate), (args.load, _load))
+    ways = (
+        (args.passes, _passes),
+        (_is_language_model(args), _language),
+        (args.kernels, _kernels),
+        (args.ablate, _ablate),
+        (args.load, _load),
+    )
     measure = next((way for asked, way in ways if asked), _compare)
     report, text = measure(args)
     print(text)
@@ -108,18 +142,65 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    for name, least in (("queries", 1), ("warmup", 0), ("blocks", 1), ("load", 1)):
+    limits = {"queries": 1, "warmup": 0, "blocks": 1, "load": 1, "prompt_tokens": 1, "new_tokens": 2}
+    for name, least in limits.items():
         if getattr(args, name) is not None and getattr(args, name) < least:
-            raise BenchmarkError(f"--{name} is {getattr(args, name)}, expected at least {least}")
-    for path in (args.json, args.markdown, args.roofline):
+            option = name.replace("_", "-")
+            raise BenchmarkError(f"--{option} is {getattr(args, name)}, expected at least {least}")
+    for path in (args.json, args.markdown, args.roofline, args.plot):
         if path and not path.absolute().parent.is_dir():
             raise BenchmarkError(f"cannot write {path}: there is no folder {path.absolute().parent}")
     if args.roofline and not args.kernels:
         raise BenchmarkError("--roofline draws what --kernels measures, expected both")
+    if args.plot and not args.passes:
+        raise BenchmarkError("--plot draws what --passes measures, expected both")
+    if args.passes and not _is_language_model(args):
+        raise BenchmarkError("--passes measures a language model, expected a GGUF file")
     if args.ablate and (args.kernels or args.blocks < LEAST_PAIRS):
         raise BenchmarkError(f"--ablate goes without --kernels and with at least {LEAST_PAIRS} --blocks")
     if not args.checkpoint and not args.kernels:
         raise BenchmarkError("no checkpoint folder given; only --kernels can do without")
+
+
+def _is_language_model(args: argparse.Namespace) -> bool:
+    return bool(args.checkpoint) and Path(args.checkpoint).suffix == ".gguf"
+
+
+def _language(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from vla_simd_ros.benchmarks import language
+    from vla_simd_ros.benchmarks.conditions import busy_warning, describe_file, describe_machine
+    from vla_simd_ros.benchmarks.interleave import make_plan
+    from vla_simd_ros.benchmarks.language_prompts import make_prompts
+
+    options = language.LanguageOptions(
+        path=args.checkpoint,
+        peers=tuple(name for name in args.peers.split(",") if name),
+        plan=make_plan(args.queries, args.blocks),
+        settings=EngineSettings(**setting_changes(args)),
+    )
+    language.check_language_peers(options.peers)
+    prompts = make_prompts(Path(args.checkpoint), _CASES, args.prompt_tokens, args.new_tokens)
+    machine = describe_machine()
+    if warning := busy_warning():
+        _say(f"warning: {warning}")
+    result = language.run_language_bench(options, prompts, _say)
+    described = result, options, describe_file(Path(args.checkpoint)), machine
+    return language.language_json(*described), language.language_markdown(*described)
+
+
+def _passes(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from vla_simd_ros.benchmarks import passes
+    from vla_simd_ros.benchmarks.conditions import describe_file, describe_machine
+
+    machine, path = describe_machine(), Path(args.checkpoint)
+    report = passes.measure_forms(path, EngineSettings(**setting_changes(args)), _say)
+    if args.plot:
+        from vla_simd_ros.benchmarks.passes_plot import plot_passes
+
+        title = f"passes of {path.name}, {report.isa}, {report.threads} thread(s)"
+        plot_passes(report, title, args.plot)
+    described = report, describe_file(path), machine
+    return passes.passes_json(*described), passes.passes_markdown(*described)
 
 
 def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:

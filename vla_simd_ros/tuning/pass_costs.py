@@ -1,0 +1,100 @@
+"""What a pass of a language model costs on this machine, by the number of tokens in it.
+
+A pass reads all weights once, whatever its tokens: from the time of one token to that of 64 is much less than
+64 times. How much less decides whether decoding several tokens in one pass, and checking them, is worth it.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+class PassCostError(ValueError):
+    """Costs that cannot be used; says why."""
+
+
+@dataclass(frozen=True)
+class PassCosts:
+    """Milliseconds of a pass, by its number of tokens."""
+
+    ms_by_tokens: Mapping[int, float]
+
+    def __post_init__(self) -> None:
+        if 1 not in self.ms_by_tokens:
+            raise PassCostError(f"no cost of a pass of one token, among those of {sorted(self.ms_by_tokens)}")
+        for tokens, ms in self.ms_by_tokens.items():
+            if tokens < 1 or not 0 < ms < float("inf"):
+                raise PassCostError(f"a pass of {tokens} tokens in {ms} ms, expected positive numbers")
+
+    def ms(self, tokens: int) -> float:
+        """The cost of a pass; between measured ones on a line, above them in proportion."""
+        if tokens < 1:
+            raise PassCostError(f"a pass of {tokens} tokens, expected at least one")
+        known = sorted(self.ms_by_tokens)
+        at = bisect_left(known, tokens)
+        if at == len(known):
+            return self.ms_by_tokens[known[-1]] * tokens / known[-1]
+        if known[at] == tokens:
+            return self.ms_by_tokens[tokens]
+        low, high = known[at - 1], known[at]
+        part = (tokens - low) / (high - low)
+        return (1 - part) * self.ms_by_tokens[low] + part * self.ms_by_tokens[high]
+
+    def break_even(self, tokens: int) -> float:
+        """How many tokens a pass of ``tokens`` must fix to be as fast as one token after the other."""
+        return self.ms(tokens) / self.ms(1)
+
+    def best_block(self, fixed: Mapping[int, float]) -> int:
+        """The block that decodes fastest where passes of ``block`` tokens fix ``fixed[block]`` on average; 1,
+        which fixes one and needs no entry, where no larger one is faster."""
+        ms_per_token = {1: self.ms(1)}
+        for block, count in fixed.items():
+            if count > 0:
+                ms_per_token[block] = self.ms(block) / count
+        return min(ms_per_token, key=lambda block: (ms_per_token[block], block))
+
+    def to_json(self) -> dict[str, float]:
+        """For :meth:`from_json`."""
+        return {str(tokens): ms for tokens, ms in self.ms_by_tokens.items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PassCosts:
+        """Raises PassCostError for what is no such costs."""
+        try:
+            return cls({int(tokens): float(ms) for tokens, ms in values.items()})
+        except (AttributeError, TypeError, ValueError) as error:
+            raise PassCostError(f"{values!r} are no costs of passes: {error}") from None
+
+
+def read_pass_costs(path: Path, form: str = "stored") -> PassCosts:
+    """The costs in a file that ``vla_simd bench MODEL --passes --json`` wrote, of weights in ``form``."""
+    try:
+        forms = json.loads(path.read_text())["pass_ms"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PassCostError(f"{path}: no costs of passes in it: {error!r}") from None
+    if not isinstance(forms, dict):
+        raise PassCostError(f"{path}: 'pass_ms' is {forms!r}, expected costs by the form of weights")
+    if form not in forms:
+        raise PassCostError(f"{path}: no weights kept as '{form}', expected one of {', '.join(forms)}")
+    return PassCosts.from_json(forms[form])
+
+
+def measure_passes(run: Callable[[int], float], sizes: Sequence[int], repeats: int) -> PassCosts:
+    """The shortest of ``repeats`` times of each size; ``run(tokens)`` makes a pass and tells its time in ms.
+
+    Sizes take turns, so that a machine that slows down meanwhile favours none.
+    """
+    if repeats < 1:
+        raise PassCostError(f"{repeats} repeats, expected at least one")
+    for tokens in sizes:
+        run(tokens)
+    shortest = {tokens: float("inf") for tokens in sizes}
+    for repeat in range(repeats):
+        for tokens in sizes if repeat % 2 == 0 else reversed(sizes):
+            shortest[tokens] = min(shortest[tokens], run(tokens))
+    return PassCosts(shortest)
