@@ -118,11 +118,22 @@ def run_live(
     """
     frames: list[LiveFrame] = []
     failures: list[PipelineError] = []
-    moved = threading.Event()
+    failed = threading.Event()
     began = clock()
     loads = Loads(None, None)
 
+    def feed() -> None:
+        """From whichever thread makes room, so that none waits for the one that looks after the load."""
+        with contextlib.suppress(PipelineError):  # it failed just now, and says why elsewhere
+            for _ in range(_MOST_UNDER_WAY - pipeline.counts.under_way):
+                pipeline.submit(observation)
+
+    def prefix(given: Observation) -> Any:
+        feed()
+        return stages.prefix(given)
+
     def tell(result: FrameResult) -> None:
+        feed()
         answer: Answer = result.value
         at_s = clock() - began
         load = schedule.at(at_s)
@@ -133,17 +144,16 @@ def run_live(
         )
         if mover is not None:
             mover.frame(result, answer, pipeline.counts)
-        moved.set()
 
     def fail(error: PipelineError) -> None:
         failures.append(error)
-        moved.set()
+        failed.set()
 
     pipeline = FramePipeline(
-        stages.prefix,
+        prefix,
         stages.suffix,
         on_result=tell,
-        on_drop=lambda number, reason: moved.set(),
+        on_drop=lambda number, reason: None,
         on_failure=fail,
         clock=clock,
         stall_s=_STALL_S,
@@ -154,11 +164,8 @@ def run_live(
             if mover is not None:
                 mover.sample()
                 loads = mover.loads
-            with contextlib.suppress(PipelineError):  # it failed just now, and says why elsewhere
-                for _ in range(_MOST_UNDER_WAY - pipeline.counts.under_way):
-                    pipeline.submit(observation)
-            moved.wait(_TURN_S)
-            moved.clear()
+            feed()
+            failed.wait(_TURN_S)
             pipeline.check()
     finally:
         taker.take(0.0)

@@ -95,13 +95,12 @@ class CpuLoad:
 
     def read(self) -> float:
         """0 before a first interval is over."""
-        now = self._counted()
-        (at, busy, own), (before, busy_before, own_before) = now, self._last
-        if at - before >= LEAST_INTERVAL_S:
+        before, busy_before, own_before = self._last
+        if self._clock() - before >= LEAST_INTERVAL_S:
+            at, busy, own = self._last = self._counted()
             # A thread that ended takes its time with it.
             ours = max(0.0, own - own_before)
             self._load = _share((busy - busy_before - ours) / ((at - before) * len(self._cpus)))
-            self._last = now
         return self._load
 
     def _counted(self) -> tuple[float, float, float]:
