@@ -43,10 +43,10 @@ def plot_live(runs: Sequence[LiveRun], schedule: Schedule, title: str, path: Pat
         axes[3].plot(
             *zip(*seen, strict=True), color="#000000", linewidth=0.8, label="seen on the suffix's cores"
         )
-    axes[3].set(ylabel=f"load of the {schedule.side}'s cores", ylim=(-0.05, 1.05), xlabel="seconds")
+    axes[3].set(ylabel=f"load of the {schedule.side}'s cores", ylim=(-0.05, 1.35), xlabel="seconds")
     for axis in axes[1:]:
         axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
-        axis.legend(loc="upper right")
+        axis.legend(loc="upper right", ncols=2)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
 
