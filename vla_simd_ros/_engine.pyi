@@ -53,6 +53,8 @@ class PackedWeights:
     @property
     def rows(self) -> bool: ...
     @property
+    def strassen(self) -> bool: ...
+    @property
     def bf16(self) -> bool: ...
     @property
     def bytes(self) -> int: ...
@@ -122,6 +124,9 @@ class Engine:
         """Whether branches of programs run at the same time."""
     @property
     def tile(self) -> tuple[int, int]: ...
+    def strassen_fits(self, n: int, k: int) -> bool:
+        """Whether weights [n, k] divide into quarters of whole panels."""
+
     def pack(
         self,
         weights: NDArray[Any],
@@ -129,6 +134,7 @@ class Engine:
         kernel: int = 3,
         stride: int = 1,
         rows: bool = False,
+        strassen: bool = False,
         bf16_where_exact: bool = False,
     ) -> PackedWeights: ...
     def pack_int8(self, weights: NDArray[Any], runs: int = 1) -> Int8Weights:

@@ -159,11 +159,11 @@ class Policy:
         (``threads=2``) replace single ones; the only one for the other executors is ``threads``. ``int8``
         names the groups of layers to compute in int8 ("encoder.ffn,backbone.conv"), "all", or "auto" for
         those that the engine computes faster so on this machine; every other layer is computed in fp32.
-        ``exact`` keeps the fp32 layers as close to float64 as fp32 can (convolution="exact"). ``seed``
-        is that of the noise that queries draw; without it every policy that is loaded draws other noise.
-        Raises CheckpointError for a folder that does not fit, SettingError for settings that cannot be had,
-        TuningError for a file of settings that is of no use here, Int8GroupError for groups that the policy
-        does not have, InputError for a seed of a policy that draws no noise.
+        ``exact`` keeps the fp32 layers as close to float64 as fp32 can: convolution="exact", linear="direct".
+        ``seed`` is that of the noise that queries draw; without it every policy that is loaded draws other
+        noise. Raises CheckpointError for a folder that does not fit, SettingError for settings that cannot be
+        had, TuningError for a file of settings that is of no use here, Int8GroupError for groups that the
+        policy does not have, InputError for a seed of a policy that draws no noise.
         """
         checkpoint = load_checkpoint(folder)
         if executor != "simd" and not isinstance(settings, EngineSettings):

@@ -31,7 +31,7 @@ std::shared_ptr<Engine> make_engine(int threads, const std::string& isa, const s
 }
 
 std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, int64_t winograd_side, int64_t kernel,
-                                    int64_t stride, bool rows, bool bf16_where_exact) {
+                                    int64_t stride, bool rows, bool strassen, bool bf16_where_exact) {
   if (weights.ndim() != 2) {
     throw std::invalid_argument("weights: got " + std::to_string(weights.ndim()) + " dimensions, expected [n, k]");
   }
@@ -39,7 +39,7 @@ std::shared_ptr<PackedWeights> pack(Engine& engine, const FloatMatrix& weights, 
   const int64_t n = weights.shape(0);
   const int64_t k = weights.shape(1);
   const py::gil_scoped_release release;
-  const WeightForm form{{winograd_side, kernel, stride}, rows, bf16_where_exact};
+  const WeightForm form{{winograd_side, kernel, stride}, rows, strassen, bf16_where_exact};
   return std::const_pointer_cast<PackedWeights>(engine.pack(data, n, k, form));
 }
 
@@ -87,6 +87,7 @@ void register_engine(py::module_& module) {
       .def_property_readonly("k", &PackedWeights::k)
       .def_property_readonly("winograd_side", [](const PackedWeights& weights) { return weights.winograd().side; })
       .def_property_readonly("rows", &PackedWeights::rows)
+      .def_property_readonly("strassen", &PackedWeights::strassen)
       .def_property_readonly("bf16", &PackedWeights::bf16)
       .def_property_readonly("bytes", &PackedWeights::bytes);
 
@@ -129,11 +130,14 @@ void register_engine(py::module_& module) {
       .def_property_readonly("tile", [](const Engine& engine) {
         return std::make_pair(engine.kernels().tile_rows, engine.kernels().tile_cols);
       })
+      .def("strassen_fits",
+           [](const Engine& engine, int64_t n, int64_t k) { return engine.kernels().strassen_fits(n, k); },
+           py::arg("n"), py::arg("k"), "Whether weights [n, k] divide into quarters of whole panels.")
       .def("pack", &pack, py::arg("weights"), py::arg("winograd_side") = 0, py::arg("kernel") = 3,
-           py::arg("stride") = 1, py::arg("rows") = false, py::arg("bf16_where_exact") = false,
+           py::arg("stride") = 1, py::arg("rows") = false, py::arg("strassen") = false, py::arg("bf16_where_exact") = false,
            "Packs weights [n, k] of float32; with a side of Winograd's tiles, filters of side `kernel` for that method; "
-           "with `rows`, those of a linear layer to be read row by row. They can be kept in bf16, in half the memory, "
-           "where all of them are such values.")
+           "with `rows`, those of a linear layer to be read row by row, with `strassen` for Strassen's method. They can be "
+           "kept in bf16, in half the memory, where all of them are such values, and then not for Strassen's method.")
       .def_property_readonly("int8_tile", [](const Engine& engine) {
         return std::make_pair(engine.int8_kernels().tile_rows, engine.int8_kernels().tile_cols);
       })

@@ -325,6 +325,16 @@ struct KernelTable {
   // `embedding` with a table [rows][cols] packed in blocks.
   void (*embed_blocks)(BlockForm, const EmbeddingArgs&, Range rows, float* scratch);
 
+  // `linear` by Strassen's method: seven products of sums of quarters of both operands in place of eight of quarters, and
+  // about twice the rounding. Columns and depth of the layers that it fits are halves of whole panels and lines. Rows are
+  // pairs of m / 2 rows, of which the one that comes last computes that of an odd number too; panels are pairs as well.
+  // Sums of the weights' quarters are packed, strassen_packed_size floats. Scratch is for one thread; its size in floats.
+  bool (*strassen_fits)(int64_t n, int64_t k);
+  int64_t (*strassen_packed_size)(int64_t n, int64_t k);
+  void (*strassen_pack)(const float* w, int64_t n, int64_t k, float* packed, Range panels);
+  int64_t (*strassen_scratch)(const LinearArgs&);
+  void (*strassen)(const LinearArgs&, Range rows, Range panels, float* scratch);
+
   // Scratch holds one block of patches, for one thread; its size in floats.
   int64_t (*conv2d_scratch)(const Conv2dArgs&);
   void (*conv2d)(const Conv2dArgs&, Range rows, Range panels, float* scratch);

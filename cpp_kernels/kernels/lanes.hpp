@@ -35,6 +35,14 @@ struct Lanes {
     front.add(b.front);
     back = back + b.back;
   }
+  VLA_INLINE void add_to(float* p) const {
+    front.add_to(p);
+    vla::VLA_ISA::store(p + kAt, vla::VLA_ISA::load(p + kAt) + back);
+  }
+  VLA_INLINE void subtract_from(float* p) const {
+    front.subtract_from(p);
+    vla::VLA_ISA::store(p + kAt, vla::VLA_ISA::load(p + kAt) - back);
+  }
   VLA_INLINE void add_one() {
     front.add_one();
     back = back + splat(1.0f);
@@ -58,6 +66,8 @@ struct Lanes<0> {
   template <typename Value>
   VLA_INLINE void multiply_add(Value, const Lanes&) {}
   VLA_INLINE void add(const Lanes&) {}
+  VLA_INLINE void add_to(float*) const {}
+  VLA_INLINE void subtract_from(float*) const {}
   VLA_INLINE void add_one() {}
   VLA_INLINE void relu() {}
   VLA_INLINE void modulate(const Lanes&, const Lanes&) {}
@@ -108,6 +118,14 @@ struct Rows {
     b.load(p + (R - 1) * ld);
     row.add(b);
   }
+  VLA_INLINE void add_to(float* p, int64_t ld) const {
+    above.add_to(p, ld);
+    row.add_to(p + (R - 1) * ld);
+  }
+  VLA_INLINE void subtract_from(float* p, int64_t ld) const {
+    above.subtract_from(p, ld);
+    row.subtract_from(p + (R - 1) * ld);
+  }
   VLA_INLINE void relu() {
     above.relu();
     row.relu();
@@ -131,6 +149,8 @@ struct Rows<0, V> {
   VLA_INLINE void multiply_add(const Quads<0>&, const Row&) {}
   VLA_INLINE void add(const Row&) {}
   VLA_INLINE void add_from(const float*, int64_t) {}
+  VLA_INLINE void add_to(float*, int64_t) const {}
+  VLA_INLINE void subtract_from(float*, int64_t) const {}
   VLA_INLINE void relu() {}
   VLA_INLINE void modulate(const Row&, const Row&) {}
   VLA_INLINE void store(float*, int64_t) const {}

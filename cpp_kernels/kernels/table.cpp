@@ -9,6 +9,7 @@ const KernelTable* kernels() {
       kIsaName,      Vec::kWidth,          kTileRows,        kTileCols,       packed_size, pack_weights,
       pack_bf16,
       linear,        linear_rows,          pack_blocks,     blocks_scratch,   linear_blocks,   embed_blocks,
+      strassen_fits, strassen_packed_size, strassen_pack,   strassen_scratch, strassen,
       conv2d_scratch,       conv2d,           conv2d_patches,   winograd_packed_size,         winograd_pack,
       winograd_scratch,  winograd,         max_pool2d,       attention_packed_size,        attention_scratch,
       attention_pack,    attention,        attention_scores_size,        attention_scores, attention_softmax,

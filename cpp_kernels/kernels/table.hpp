@@ -15,6 +15,11 @@ void pack_blocks(BlockForm form, const std::byte* blocks, int64_t n, int64_t k, 
 int64_t blocks_scratch(int64_t k);
 void linear_blocks(BlockForm form, const LinearArgs& args, Range rows, Range panels, float* scratch);
 void embed_blocks(BlockForm form, const EmbeddingArgs& args, Range rows, float* scratch);
+bool strassen_fits(int64_t n, int64_t k);
+int64_t strassen_packed_size(int64_t n, int64_t k);
+void strassen_pack(const float* w, int64_t n, int64_t k, float* packed, Range panels);
+int64_t strassen_scratch(const LinearArgs& args);
+void strassen(const LinearArgs& args, Range rows, Range panels, float* scratch);
 
 int64_t conv2d_scratch(const Conv2dArgs& args);
 void conv2d(const Conv2dArgs& args, Range rows, Range panels, float* scratch);

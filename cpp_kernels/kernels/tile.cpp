@@ -16,6 +16,7 @@ VLA_INLINE void step(Rows<R, V>& sums, const Quads<R>& a, const W* b) {
 VLA_INLINE void fetch_row(const TileArgs& t, int64_t row) {
   for (int c = 0; c < kTileCols; c += 16) {
     prefetch_to_write(t.y + row * t.y_ld + c);
+    if (t.also_y) prefetch_to_write(t.also_y + row * t.y_ld + c);
     if (t.residual) prefetch_far(t.residual + row * t.residual_ld + c);
   }
 }
@@ -79,6 +80,10 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
     }
   }
   if (any_aside) sums.add_from(aside, kTileCols);
+
+  if (t.also == Also::kStore) sums.store(t.also_y, t.y_ld);
+  if (t.also == Also::kAdd) sums.add_to(t.also_y, t.y_ld);
+  if (t.also == Also::kSubtract) sums.subtract_from(t.also_y, t.y_ld);
 
   const bool in_registers = t.activation == Activation::kNone || t.activation == Activation::kRelu;
   if (t.cols < kTileCols || !in_registers) {

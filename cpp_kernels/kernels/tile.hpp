@@ -23,6 +23,9 @@ constexpr int64_t kStretchSteps = 32;
 constexpr int64_t kLinearDepth = 512;
 VLA_INLINE int64_t linear_depth(int64_t k) { return round_up(ceil_div(k, ceil_div(k, kLinearDepth)), kBlockValues); }
 
+// What a product does to the second of two results that it is part of.
+enum class Also { kNothing, kStore, kAdd, kSubtract };
+
 // y[r][0 .. cols) (+)= sum over k of a[r][k] * b[k][0 .. cols), then what follows the product.
 struct TileArgs {
   // The k values of a row are `runs` runs of `run` adjacent values, whose starts are `run_stride` apart.
@@ -46,6 +49,9 @@ struct TileArgs {
   // meanwhile.
   const void* upcoming;
   int64_t upcoming_lines = 1;
+  // The second result, of which the product is only a part: a whole tile, rows y_ld apart.
+  Also also = Also::kNothing;
+  float* also_y = nullptr;
 };
 
 constexpr int64_t kLineBytes = 64;

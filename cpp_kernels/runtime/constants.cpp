@@ -18,6 +18,13 @@ int64_t kept_values(const KernelTable& kernels, int64_t n, int64_t k, const Weig
     throw std::invalid_argument("weights: got " + std::to_string(n) + "x" + std::to_string(k) +
                                 ", expected positive sizes below 2^31");
   }
+  if (form.side == 0 && weights.strassen) {
+    if (weights.rows || !kernels.strassen_fits(n, k)) {
+      throw std::invalid_argument("weights: " + std::to_string(n) + "x" + std::to_string(k) +
+                                  " do not divide into quarters of whole panels for Strassen's method");
+    }
+    return kernels.strassen_packed_size(n, k);
+  }
   if (form.side == 0) return weights.rows ? n * k : kernels.packed_size(n, k);
   const std::string side = std::to_string(form.kernel);
   if (!form.exists()) {
@@ -102,11 +109,13 @@ PackedWeights::PackedWeights(const KernelTable& kernels, ThreadPool& pool, const
       k_(k),
       form_(form),
       bf16_(false) {
-  const int64_t values = kept_values(kernels, n, k, form);
+  kept_values(kernels, n, k, form);  // before anything is read
   // Winograd's method transforms filters, so that they are no such values any more.
   bf16_ = form.bf16_where_exact && form.winograd.side == 0 && all_bf16(weights, n * k);
+  if (bf16_) form_.strassen = false;
+  const int64_t values = kept_values(kernels, n, k, form_);
   buffer_ = AlignedBuffer(static_cast<std::size_t>(values) * (bf16_ ? sizeof(uint16_t) : sizeof(float)));
-  const int64_t panels = ceil_div(n, kernels.tile_cols);
+  const int64_t panels = ceil_div(n, kernels.tile_cols) / (strassen() ? 2 : 1);
   const int64_t chunks = chunk_count(panels, n * k / panels, {pool.threads(), pool.schedule()});
   pool.run(chunks, [&](int64_t chunk, int) noexcept { pack(weights, slice_of(panels, chunks, chunk)); });
 }
@@ -117,6 +126,8 @@ void PackedWeights::pack(const float* weights, Range panels) {
   const WinogradForm& winograd = form_.winograd;
   if (winograd.side != 0) {
     kernels_->winograd_pack(winograd, weights, n_, k_ / (winograd.kernel * winograd.kernel), packed, panels);
+  } else if (form_.strassen) {
+    kernels_->strassen_pack(weights, n_, k_, packed, panels);
   } else if (form_.rows) {
     const int64_t first = panels.begin * kernels_->tile_cols * k_;
     const int64_t count = std::min(n_, panels.end * kernels_->tile_cols) * k_ - first;

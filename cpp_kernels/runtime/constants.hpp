@@ -45,6 +45,7 @@ class Constant {
 struct WeightForm {
   WinogradForm winograd = {};     // filters for Winograd's method, where its side is not 0
   bool rows = false;              // those of a linear layer row by row, in place of panels
+  bool strassen = false;          // those of a linear layer as sums of quarters, where they are not kept in bfloat16
   bool bf16_where_exact = false;  // in half the memory, where no kept value changes by it
 };
 
@@ -52,8 +53,8 @@ struct WeightForm {
 // of one instruction set or another form.
 class PackedWeights {
  public:
-  // Packs on all threads of `pool`. Throws std::invalid_argument for sizes that are not positive, or filters of another
-  // size than the form is for.
+  // Packs on all threads of `pool`. Throws std::invalid_argument for sizes that are not positive, or of another kind than
+  // the form is for.
   PackedWeights(const KernelTable& kernels, ThreadPool& pool, const float* weights, int64_t n, int64_t k,
                 const WeightForm& form = {});
 
@@ -63,6 +64,7 @@ class PackedWeights {
   int64_t k() const { return k_; }
   const WinogradForm& winograd() const { return form_.winograd; }
   bool rows() const { return form_.rows; }
+  bool strassen() const { return form_.strassen; }
   bool bf16() const { return bf16_; }
   int64_t bytes() const { return static_cast<int64_t>(buffer_.bytes()); }
 

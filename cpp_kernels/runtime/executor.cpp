@@ -30,6 +30,12 @@ void execute(const BlockLinearRecord& op, const Team& team) {
   });
 }
 
+void execute(const StrassenRecord& op, const Team& team) {
+  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
+    team.kernels.strassen(op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk), team.workspace.of(thread));
+  });
+}
+
 void execute(const Conv2dRecord& op, const Team& team) {
   team.runner.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
     team.kernels.conv2d(op.args, op.grid.row_range(chunk), op.grid.panel_range(chunk), team.workspace.of(thread));

@@ -55,6 +55,14 @@ Grid cut_linear(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& s
   return grid;
 }
 
+Grid cut_strassen(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing) {
+  Grid grid = grid_of(tile, m / 2, n / 2);
+  const int64_t tiles = ceil_div(grid.rows, tile.rows);
+  // By rows, because with a cut by panels every thread would add up the whole of x.
+  grid.row_chunks = even_chunks(tiles, kMinTilesPerChunk, 14 * (m / 2) * (n / 2) * (k / 2), sharing);
+  return grid;
+}
+
 Grid cut_conv2d(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing) {
   Grid grid = grid_of(tile, m, n);
   const int64_t tiles = ceil_div(m, tile.rows);

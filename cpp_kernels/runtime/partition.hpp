@@ -57,6 +57,9 @@ struct Grid {
 // For y[m][n] = x[m][k] * w[n][k]^T.
 Grid cut_linear(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing);
 
+// For the same by Strassen's method: rows and panels of the grid are pairs of them.
+Grid cut_strassen(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing);
+
 // For a convolution with m output pixels: cut by rows where there are enough of them, because a cut by panels has
 // every thread gather the patches anew.
 Grid cut_conv2d(TileSize tile, int64_t m, int64_t n, int64_t k, const Sharing& sharing);

@@ -33,6 +33,12 @@ struct BlockLinearRecord {
   Grid grid;
 };
 
+// A linear layer by Strassen's method; the grid's rows and panels are pairs.
+struct StrassenRecord {
+  LinearArgs args;
+  Grid grid;
+};
+
 struct Conv2dRecord {
   Conv2dArgs args;
   Grid grid;
@@ -198,8 +204,8 @@ struct Int8Conv2dRecord {
 };
 
 using Record =
-    std::variant<Int8LinearRecord, Int8Conv2dRecord, LinearRecord, Conv2dRecord, FlatConv2dRecord, WinogradRecord,
-                 MaxPool2dRecord, AttentionRecord, NormRecord, GroupNormRecord, SoftmaxRecord, RotaryRecord,
+    std::variant<Int8LinearRecord, Int8Conv2dRecord, LinearRecord, StrassenRecord, Conv2dRecord, FlatConv2dRecord,
+                 WinogradRecord, MaxPool2dRecord, AttentionRecord, NormRecord, GroupNormRecord, SoftmaxRecord, RotaryRecord,
                  TransposeRecord, ResizeRecord, BinaryRecord, PointwiseRecord, CopyRecord, MeanRowsRecord, LookupRecord,
                  EmbeddingRecord, AppendRecord, CachedAttentionRecord, BlockLinearRecord, BlockEmbeddingRecord>;
 

@@ -147,16 +147,20 @@ void ProgramBuilder::linear(const std::string& label, const Operand& x, std::sha
   const OperandCheck check = this->check(label);
   check_weights(check, weights, y.cols, x.cols);
   check.require(weights->winograd().side == 0, "weights are packed for a convolution by Winograd's method");
-  LinearRecord record;
-  record.args = linear_args(check, x, y, epilogue);
-  record.args.packed = weights->data();
-  record.args.bf16 = weights->bf16();
-  record.packed = !weights->rows();
-  record.grid = cut_linear(kernels_, record.args.m, record.args.n, record.args.k, sharing(y));
+  LinearArgs args = linear_args(check, x, y, epilogue);
+  args.packed = weights->data();
+  args.bf16 = weights->bf16();
+  if (weights->strassen()) {
+    int64_t& scratch = program_.workspace.per_thread;
+    scratch = std::max(scratch, kernels_.strassen_scratch(args));
+    add(label, StrassenRecord{args, cut_strassen(kernels_, args.m, args.n, args.k, sharing(y))});
+  } else {
+    const Grid grid = cut_linear(kernels_, args.m, args.n, args.k, sharing(y));
+    add(label, LinearRecord{args, !weights->rows(), grid});
+  }
   keep(x);
   keep(epilogue);
   program_.weights.push_back(std::move(weights));
-  add(label, record);
 }
 
 Conv2dArgs ProgramBuilder::conv2d_args(const OperandCheck& check, const Operand& x, const ImageSize& in,
@@ -197,6 +201,7 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
   Conv2dArgs args = conv2d_args(check, x, in, window, y, out, epilogue);
   check_weights(check, weights, y.cols, window.kernel.height * window.kernel.width * x.cols);
   check.require(!weights->rows(), "weights are kept row by row, as only a linear layer reads them");
+  check.require(!weights->strassen(), "weights are packed for Strassen's method, as only a linear layer reads them");
   const WinogradForm& form = weights->winograd();
   const std::string side = std::to_string(form.kernel);
   const bool fits = window.kernel.height == form.kernel && window.kernel.width == form.kernel &&
@@ -239,6 +244,7 @@ void ProgramBuilder::conv2d_flat(const std::string& label, const Operand& x, Ima
   check_weights(check, weights, product.n, product.k);
   check.require(weights->winograd().side == 0, "weights are packed for Winograd's method");
   check.require(!weights->rows(), "weights are kept row by row, as only a linear layer reads them");
+  check.require(!weights->strassen(), "weights are packed for Strassen's method, as only a linear layer reads them");
   product.x_ld = product.k;
   product.packed = weights->data();
   product.bf16 = weights->bf16();

@@ -91,4 +91,26 @@ TEST(weights_are_packed_alike_by_any_number_of_threads) {
   CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), 5, -5); }));
 }
 
+TEST(weights_for_strassens_method_divide_into_quarters_and_are_not_in_bfloat16) {
+  const KernelTable& kernels = select_kernels("");
+  const int64_t n = 6 * kernels.tile_cols, k = 96;
+  std::vector<float> weights(static_cast<std::size_t>(n * k));
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i) / 3.0f;
+  ThreadPool one(PoolOptions{1, {}, 0});
+  ThreadPool three(PoolOptions{3, {}, 0});
+  WeightForm form;
+  form.strassen = form.bf16_where_exact = true;
+  const PackedWeights alone(kernels, one, weights.data(), n, k, form);
+  const PackedWeights together(kernels, three, weights.data(), n, k, form);
+  CHECK(alone.strassen() && !alone.bf16() && alone.bytes() == 7 * n * k);
+  CHECK(std::memcmp(alone.data(), together.data(), static_cast<std::size_t>(alone.bytes())) == 0);
+  CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), n, k - 1, form); }));
+  CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), n - 1, k, form); }));
+  const std::vector<float> halves(weights.size(), 0.5f);
+  const PackedWeights kept(kernels, one, halves.data(), n, k, form);
+  CHECK(!kept.strassen() && kept.bf16() && kept.bytes() == 2 * n * k);
+  form.rows = true;
+  CHECK(throws<std::invalid_argument>([&] { PackedWeights bad(kernels, one, weights.data(), n, k, form); }));
+}
+
 CHECK_MAIN()

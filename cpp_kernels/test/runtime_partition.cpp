@@ -39,7 +39,10 @@ TEST(grids_cover_the_output_once) {
             const Grid conv2d = cut_conv2d(kernels, m, n, k, sharing);
             const Grid winograd = cut_winograd(kernels, m, n, k, {4}, sharing);
             CHECK(linear.rows == m && linear.panels == ceil_div(n, kernels.tile_cols));
-            for (const Grid& grid : {linear, conv2d, winograd}) {
+            // Of two rows and two panels or more.
+            const Grid strassen = cut_strassen(kernels, m + 1, n + 2 * kernels.tile_cols, k, sharing);
+            CHECK(strassen.rows == (m + 1) / 2);
+            for (const Grid& grid : {linear, conv2d, winograd, strassen}) {
               CHECK(covers_once(grid));
               if (threads == 1) CHECK(grid.chunks() == 1);
               if (schedule == Schedule::kStatic) CHECK(grid.chunks() <= threads);
@@ -60,7 +63,7 @@ TEST(large_outputs_give_every_thread_as_many_chunks) {
           cut_linear(kernels, 634, 512, 3200, sharing).chunks(), cut_linear(kernels, 634, 3200, 512, sharing).chunks(),
           cut_linear(kernels, 50, 3200, 512, sharing).chunks(),  cut_linear(kernels, 1, 4096, 4096, sharing).chunks(),
           cut_conv2d(kernels, 300, 512, 4608, sharing).chunks(), cut_winograd(kernels, 1200, 64, 64, {4}, sharing).row_chunks,
-          cut_winograd(kernels, 20, 512, 512, {4}, sharing).chunks()};
+          cut_winograd(kernels, 20, 512, 512, {4}, sharing).chunks(), cut_strassen(kernels, 634, 512, 3200, sharing).chunks()};
       for (const int64_t count : counts) {
         CHECK(count >= threads && count % threads == 0);
         if (schedule == Schedule::kStatic) CHECK(count == threads);

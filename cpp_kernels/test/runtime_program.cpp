@@ -239,19 +239,26 @@ TEST(filters_for_winograd_fit_only_their_convolutions) {
   });
 }
 
-TEST(weights_row_by_row_are_for_linear_layers) {
+// A convolution with weights in this form is refused, flat or not.
+void check_only_linear(const char* message, const WeightForm& form) {
   for (const bool flat : {false, true}) {
-    check_refused("weights are kept row by row", [=](ProgramBuilder& builder) {
+    check_refused(message, [=](ProgramBuilder& builder) {
       Fixture fixture;
-      const std::vector<float> values(16 * 27, 0.5f);
-      WeightForm form;
-      form.rows = true;
+      const int64_t outputs = 2 * fixture.kernels.tile_cols;
+      const std::vector<float> values(static_cast<std::size_t>(outputs * 32), 0.5f);
       const auto filters =
-          std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), 16, 27, form);
+          std::make_shared<const PackedWeights>(fixture.kernels, fixture.pool, values.data(), outputs, 32, form);
       const auto add = flat ? &ProgramBuilder::conv2d_flat : kConv2d;
-      (builder.*add)("probe", at(kX, 36, 3), {6, 6}, filters, {{3, 3}, 1, 1, 1}, at(kY, 36, 16), {6, 6}, {});
+      (builder.*add)("probe", at(kX, 4, 32), {2, 2}, filters, {{1, 1}, 1, 0, 1}, at(kY, 4, outputs), {2, 2}, {});
     });
   }
+}
+
+TEST(weights_row_by_row_and_for_strassens_method_are_for_linear_layers) {
+  WeightForm rows, strassen;
+  rows.rows = strassen.strassen = true;
+  check_only_linear("weights are kept row by row", rows);
+  check_only_linear("weights are packed for Strassen's method", strassen);
 }
 
 TEST(the_output_shares_no_memory_with_what_is_read) {

@@ -74,6 +74,13 @@ def test_every_algorithm_is_a_row_and_only_the_one_in_use_has_a_time_in_the_quer
     assert winograd.share_alone == pytest.approx(0.8)  # of the 4 ms that its products take at the peak
 
 
+def test_a_linear_layer_is_judged_by_its_direct_method() -> None:
+    times = [AloneTime("linear", GFLOP, 12.5), AloneTime("strassen", WINOGRAD, 11.0)]
+    linear, strassen = layers_of(op("linear", "s", 634, 11.0, algorithm="strassen"), alone=lambda _: times)
+    assert (linear.reaches_target, strassen.reaches_target) == (False, None)
+    assert (linear.in_query_ms, strassen.in_query_ms) == (None, 11.0)
+
+
 def test_one_of_each_kind_and_shape_is_measured_alone() -> None:
     asked: list[str] = []
 

@@ -59,6 +59,14 @@ def test_winograd_multiplies_less_and_has_larger_filters(algorithm: str, tiles: 
     assert work.nbytes - work.weight_bytes == 4 * (5 * 8 * 3 + 5 * 8 * 7)
 
 
+def test_strassen_multiplies_an_eighth_less_and_has_larger_weights() -> None:
+    y = linear(t(4, 8), w(16, 8), None, None, None, None)
+    plain, work = op_work(y), op_work(y, "strassen")
+    assert work.flops == plain.flops and work.executed * 8 == plain.flops * 7
+    assert work.weight_bytes * 4 == plain.weight_bytes * 7
+    assert work.nbytes - work.weight_bytes == plain.nbytes - plain.weight_bytes
+
+
 @pytest.mark.parametrize(
     ("kernel", "stride", "padding", "dilation", "pixels"),
     [

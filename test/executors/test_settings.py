@@ -51,9 +51,9 @@ def test_what_cannot_be_set_is_said(text: str, message: str) -> None:
 
 
 def test_exact_names_an_algorithm_unless_there_is_one() -> None:
-    assert keep_exact({"threads": 2}) == {"threads": 2, "convolution": "exact"}
+    assert keep_exact({"threads": 2}) == {"threads": 2, "convolution": "exact", "linear": "direct"}
     layers = "9x14x20-24k3s1p1=winograd2, 9x14x24-24k3s1p0=direct"
-    changes = {"convolution": "direct", "convolution_layers": layers}
+    changes = {"convolution": "direct", "linear": "direct", "convolution_layers": layers}
     assert keep_exact(changes) == changes
 
 
@@ -64,6 +64,7 @@ def test_exact_names_an_algorithm_unless_there_is_one() -> None:
             {"convolution": "auto"},
             "convolution='auto': expected one of exact, direct, flat, winograd2 with exact",
         ),
+        ({"linear": "strassen"}, "linear='strassen': expected one of direct with exact"),
         (
             {"convolution_layers": "9x14x20-24k3s1p1=winograd4"},
             "9x14x20-24k3s1p1 has 'winograd4', expected one",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.roofline import Roofline
 from vla_simd_ros.benchmarks.table import markdown_table
-from vla_simd_ros.benchmarks.work import Work
+from vla_simd_ros.benchmarks.work import STRASSEN, Work
 
 PRODUCTS = ("linear", "conv2d", "attention")
 TARGET_SHARE = 0.85
@@ -103,7 +103,7 @@ def _layer(
         sum(op.runs for op in group),
         first.rows,
         first.cols < tile_cols,
-        choice,
+        choice and (first.kind != "linear" or alone.algorithm == STRASSEN),
         alone.work,
         alone.ms,
         sum(used) / len(used) if used else None,

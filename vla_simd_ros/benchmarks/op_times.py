@@ -29,7 +29,8 @@ class ProfiledPolicy:
         executor = SimdExecutor(settings)
         self.isa = executor.isa
         self.threads = executor.threads
-        self._executors = {settings.convolution: executor}
+        self._executors = {settings: executor}
+        self._settings = settings
         self._executable = executor.load(self._compiled)
 
     def profile(self, case: Case, queries: int) -> list[OpTime]:
@@ -52,19 +53,21 @@ class ProfiledPolicy:
         programs = self._compiled.programs.values()
         op = next(op for program in programs for op in program.ops if op.output.name == name)
         found: dict[str, AloneTime] = {}
-        for convolution in FIXED_CONVOLUTIONS:
-            executor = self._executor(convolution)
+        setting, names = (
+            ("convolution", FIXED_CONVOLUTIONS) if op.kind == "conv2d" else ("linear", ("direct", "auto"))
+        )
+        for value in names:
+            executor = self._executor(self._settings.but(**{setting: value}))
             algorithm = algorithm_of(executor.kernel_name(op), self.isa)
             if algorithm not in found:
                 ms = self._alone_ms(executor, op, repeats)
                 found[algorithm] = AloneTime(algorithm, op_work(op, algorithm), ms)
         return list(found.values())
 
-    def _executor(self, convolution: str) -> SimdExecutor:
-        if convolution not in self._executors:
-            settings = next(iter(self._executors.values())).settings
-            self._executors[convolution] = SimdExecutor(settings.but(convolution=convolution))
-        return self._executors[convolution]
+    def _executor(self, settings: EngineSettings) -> SimdExecutor:
+        if settings not in self._executors:
+            self._executors[settings] = SimdExecutor(settings)
+        return self._executors[settings]
 
     def _alone_ms(self, executor: SimdExecutor, op: Op, repeats: int) -> float:
         single = program_of(op, self._compiled.constants)

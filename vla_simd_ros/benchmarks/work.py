@@ -12,6 +12,7 @@ from vla_simd_ros.graph.ir import Lifetime, Op, Tensor
 from vla_simd_ros.graph.window import Window
 
 _WINOGRAD = "winograd"
+STRASSEN = "strassen"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ NO_WORK = Work(0, 0, 0, 0)
 
 def op_work(op: Op, algorithm: str = "") -> Work:
     """The work of an operation; ``algorithm`` is "winograd2" or "winograd4" for a convolution by Winograd's
-    method, whose filters are larger and whose products are fewer."""
+    method, whose filters are larger and whose products are fewer, and so it is with "strassen" for a linear
+    layer."""
     winograd = algorithm.startswith(_WINOGRAD)
     form = winograd_form(op, int(algorithm.removeprefix(_WINOGRAD))) if winograd else DIRECT
     flops = _products(op)
@@ -59,6 +61,10 @@ def op_work(op: Op, algorithm: str = "") -> Work:
     sizes = {tensor: _bytes(op, tensor, form) for tensor in operands}
     weights = sum(size for tensor, size in sizes.items() if tensor.lifetime is Lifetime.PROCESS)
     executed = _winograd_products(op, form) if winograd else flops
+    if algorithm == STRASSEN:
+        more = _operand(op, 1).nbytes * 3 // 4
+        executed, weights = flops * 7 // 8, weights + more
+        sizes[_operand(op, 1)] += more
     return Work(flops, executed, weights, op.output.nbytes + sum(sizes.values()))
 
 

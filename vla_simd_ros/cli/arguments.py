@@ -26,7 +26,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--exact",
         action="store_true",
-        help="keep the actions as close to float64 as fp32 can: convolution=exact",
+        help="keep the actions as close to float64 as fp32 can: convolution=exact, linear=direct",
     )
     group.add_argument(
         "--settings",

@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
     cases = random_cases(
         checkpoint, args.observations, args.seed, noise_seed=args.noise_seed, num_steps=args.num_steps
     )
-    bound = bound_with(executor.settings.convolution, cases[0].num_steps is not None)
+    settings = executor.settings
+    bound = bound_with(settings.convolution, cases[0].num_steps is not None, linear=settings.linear)
     if args.int8:
         return check_int8(args, checkpoint, executor, chosen.int8, reference, cases, _progress)
     report = compare(checkpoint, executor, reference, args.instruction, cases, _progress, bound)

@@ -21,6 +21,7 @@ from vla_simd_ros.executors.convolution import (
     Form,
     parse_layers,
 )
+from vla_simd_ros.executors.linear import EXACT_LINEARS, LINEARS
 
 MOST_THREADS = 1024
 _LONGEST_SPIN_US = 1_000_000
@@ -122,6 +123,13 @@ class EngineSettings:
         "fused",
         "materialized",
     )
+    linear: str = _field(
+        "auto",
+        "algorithm of fp32 linear layers: direct; strassen, which multiplies an eighth less, where a layer "
+        "divides into quarters; auto takes it where the layer is large enough to be faster by it, and its "
+        "weights are not kept in bfloat16",
+        *LINEARS,
+    )
     threads_per_view: int = _field(
         0,
         "threads of each camera's backbone, several of which run at the same time then; 0: all threads on "
@@ -174,12 +182,14 @@ def settings() -> Mapping[str, Setting]:
 
 
 def keep_exact(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """``changes`` that keep the actions as close to float64 as fp32 can: convolution="exact" where they name
-    none. Raises :class:`SettingError` for those that contradict that."""
-    exact = {"convolution": "exact", **changes}
+    """``changes`` that keep the actions as close to float64 as fp32 can: convolution="exact" and
+    linear="direct" where they name none. Raises :class:`SettingError` for those that contradict that."""
+    exact = {"convolution": "exact", "linear": "direct", **changes}
+    for name, allowed in (("convolution", EXACT_CONVOLUTIONS), ("linear", EXACT_LINEARS)):
+        if exact[name] not in allowed:
+            expected = f"expected one of {', '.join(allowed)} with exact"
+            raise SettingError(f"{name}={exact[name]!r}: {expected}")
     expected = f"expected one of {', '.join(EXACT_CONVOLUTIONS)} with exact"
-    if exact["convolution"] not in EXACT_CONVOLUTIONS:
-        raise SettingError(f"convolution={exact['convolution']!r}: {expected}")
     for shape, form in _layers(exact.get("convolution_layers", "")).items():
         if form.side and form.name not in EXACT_CONVOLUTIONS:
             raise SettingError(f"convolution_layers: {shape} has '{form.name}', {expected}")

@@ -28,7 +28,7 @@ class EngineConstants:
     def __init__(self, engine: _engine.Engine, as_stored: bool = False) -> None:
         self._engine = engine
         self._as_stored = as_stored
-        self._packed: dict[tuple[Form, bool], IdentityCache[_engine.PackedWeights]] = {}
+        self._packed: dict[tuple[Form, bool, bool], IdentityCache[_engine.PackedWeights]] = {}
         self._blocks: IdentityCache[_engine.BlockWeights] = IdentityCache()
         self._int8: dict[int, IdentityCache[_engine.Int8Weights]] = {}
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
@@ -36,16 +36,19 @@ class EngineConstants:
         self._states: WeakKeyDictionary[KeyValueState, _engine.KeyValues] = WeakKeyDictionary()
 
     def packed(
-        self, weight: LazyArray, form: Form = DIRECT, row_by_row: bool = False
+        self, weight: LazyArray, form: Form = DIRECT, row_by_row: bool = False, strassen: bool = False
     ) -> _engine.PackedWeights:
         """A weight [N, K], or filters [Cout, kh, kw, Cin], in the engine's panel layout; with a
-        form of Winograd's method, filters for that. That of a linear layer can be kept ``row_by_row``."""
+        form of Winograd's method, filters for that. That of a linear layer can be kept ``row_by_row``, or for
+        Strassen's method if it is not kept in bfloat16."""
 
         def make() -> _engine.PackedWeights:
             matrix = weight.array().reshape(weight.shape[0], -1)
-            return self._engine.pack(matrix, *form.packing, rows=row_by_row, bf16_where_exact=self._as_stored)
+            return self._engine.pack(
+                matrix, *form.packing, rows=row_by_row, strassen=strassen, bf16_where_exact=self._as_stored
+            )
 
-        return self._packed.setdefault((form, row_by_row), IdentityCache()).get((weight,), make)
+        return self._packed.setdefault((form, row_by_row, strassen), IdentityCache()).get((weight,), make)
 
     def block_form(self, weight: LazyArray) -> str | None:
         """The format of the blocks in which a weight or table is kept, if it is."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.convolution import ConvolutionChoice, has_patches
+from vla_simd_ros.executors.linear import by_strassen
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.executors.simd_constants import EngineConstants
 from vla_simd_ros.graph.branches import find_branches
@@ -33,10 +34,14 @@ class Lowered:
 
 
 def kernel_name(
-    engine: _engine.Engine, op: Op, convolutions: ConvolutionChoice, settings: EngineSettings
+    engine: _engine.Engine,
+    op: Op,
+    convolutions: ConvolutionChoice,
+    settings: EngineSettings,
+    weights: _engine.PackedWeights | None = None,
 ) -> str:
     """Algorithm and instruction set, with the register tile of matrix products; "view" for operations that
-    compute nothing."""
+    compute nothing. ``weights`` that are kept in bfloat16 are not for Strassen's method."""
     if op.kind == "concat" or op.kind in VIEWS:
         return "view"
     if precision_of(op.attrs) == INT8:
@@ -47,6 +52,8 @@ def kernel_name(
         return f"attention_materialized_{engine.isa}"
     if _reads_rows(engine, op, settings.panel_rows):
         return f"linear_rows_{engine.isa}"
+    if by_strassen(op, settings.linear, engine.strassen_fits) and (weights is None or weights.strassen):
+        kernel = "strassen"
     if op.kind not in ("linear", "conv2d"):
         return f"{kernel}_{engine.isa}"
     rows, cols = engine.tile
@@ -109,7 +116,9 @@ class Lowering:
         return Lowered(builder.build(), tuple(sources), tuple(map(self._kernel_name, sources)))
 
     def _kernel_name(self, op: Op) -> str:
-        name = kernel_name(self._engine, op, self._convolutions, self.settings)
+        packed = self.weights(op) if op.kind == "linear" else None
+        weights = packed if isinstance(packed, _engine.PackedWeights) else None
+        name = kernel_name(self._engine, op, self._convolutions, self.settings, weights)
         form = self._block_form(op)
         return name if form is None else f"{op.kind}_{form}_{self._engine.isa}"
 
@@ -171,7 +180,8 @@ class Lowering:
                 raise GraphError(f"{op.kind} '{op.output.name}': {error}") from None
         if op.kind == "linear":
             row_by_row = _reads_rows(self._engine, op, self.settings.panel_rows)
-            return self._constants.packed(weight, row_by_row=row_by_row)
+            strassen = not row_by_row and by_strassen(op, self.settings.linear, self._engine.strassen_fits)
+            return self._constants.packed(weight, row_by_row=row_by_row, strassen=strassen)
         return self._constants.packed(weight, self._convolutions.form(op))
 
     def is_flat(self, op: Op) -> bool:

@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.executors.convolution import EXACT_CONVOLUTIONS
+from vla_simd_ros.executors.linear import EXACT_LINEARS
 
 Array = npt.NDArray[Any]
 
 # Of the largest absolute action.
 BOUND = 2e-6
-# The same where convolutions may be computed by Winograd's method on tiles of 4x4.
-WINOGRAD4_BOUND = 2e-5
+# The same where convolutions may be computed by Winograd's method on tiles of 4x4, linear layers by
+# Strassen's.
+FEWER_PRODUCTS_BOUND = 2e-5
 # By how much these grow for a policy that iterates: an error goes through the network again in each step.
 ITERATING_FACTOR = 5.0
 # Relative RMS of the actions with layers in int8, unless said otherwise.
@@ -44,9 +46,11 @@ def distance(actual: Array, expected: Array) -> Distance:
     return Distance(absolute, absolute / largest if largest else float(absolute > 0), rms)
 
 
-def bound_with(convolution: str, iterates: bool = False) -> float:
-    """The bound on the relative error with a setting for convolutions, and for a policy that iterates."""
-    bound = BOUND if convolution in EXACT_CONVOLUTIONS else WINOGRAD4_BOUND
+def bound_with(convolution: str, iterates: bool = False, *, linear: str = "direct") -> float:
+    """The bound on the relative error with settings for convolutions and linear layers, and for a policy that
+    iterates."""
+    exact = convolution in EXACT_CONVOLUTIONS and linear in EXACT_LINEARS
+    bound = BOUND if exact else FEWER_PRODUCTS_BOUND
     return bound * ITERATING_FACTOR if iterates else bound
 
 
