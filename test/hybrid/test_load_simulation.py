@@ -57,6 +57,21 @@ def test_close_to_who_knows_the_trace_and_better_than_every_fixed_cut(trace: obj
     assert found.moves > 0
 
 
+def test_a_budget_that_shrinks_to_a_tenth_is_followed() -> None:
+    """All of the second side's time, then less and less of it: a frame comes later, but never as late as it
+    would with the cut that was best at first, and in the end as if all blocks were on the first side."""
+    budgets = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
+    intervals = []
+    for budget in budgets:
+        loads = np.stack((np.zeros(300), np.full(300, 1.0 - budget)), axis=1)
+        found = simulate_load(orion(), ZONE, START, loads, NOISE)
+        assert found.controlled_s <= 1.05 * found.oracle_s
+        assert found.controlled_s <= 1.01 * found.fixed_s[START]
+        intervals.append(found.controlled_s)
+    assert intervals == sorted(intervals)
+    assert intervals[-1] < 1.05 * 0.520
+
+
 def test_an_idle_machine_keeps_the_best_cut() -> None:
     best = best_split(splits(orion())).blocks
     found = simulate_load(orion(), ZONE, best, np.zeros((200, 2)), NOISE)
