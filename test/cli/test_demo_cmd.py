@@ -16,6 +16,7 @@ from small_diffusion import SIZES as DIFFUSION_SIZES
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli import demo_cmd
 from vla_simd_ros.cli.__main__ import main
+from vla_simd_ros.cli.node_process import NodesUnavailable
 from vla_simd_ros.sim.demo_policy import FULL_SIZE, POLICIES
 
 SMALL = {"dim_model": 32, "heads": 2, "feedforward": 32, "chunk_size": 8, "encoder_layers": 1}
@@ -223,7 +224,7 @@ def test_missing_packages_are_named_with_their_remedy(
     monkeypatch: pytest.MonkeyPatch, checkpoint: Path, missing: str, remedy: str
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else object())
-    with pytest.raises(demo_cmd.DemoUnavailable, match=f"needs the Python package {missing}: .*{remedy}"):
+    with pytest.raises(NodesUnavailable, match=f"needs the Python package {missing}: .*{remedy}"):
         demo_cmd.run(_parsed("--checkpoint", str(checkpoint)))
 
 

@@ -6,15 +6,13 @@ This part needs no ROS: it prepares the checkpoint and the settings, then become
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.cli.arguments import add_num_steps, add_seed
+from vla_simd_ros.cli.node_process import SIMULATED, become, require
 from vla_simd_ros.control.delay_distribution import FORMS, delay_distribution
 from vla_simd_ros.control.schedule import SupplyError
 from vla_simd_ros.package_files import package_folder
@@ -27,12 +25,6 @@ _DELAYS_MS = (0, 100, 200, 300, 400, 500, 750, 1000, 1500, 2000)
 _HORIZONS = (4, 8, 12, 16, 24, 32, 50)
 _HORIZON_DELAY = "lognormal:200,0.2"
 _RUN_S, _STUDY_S = 60.0, 12.0
-_REMEDIES = {
-    "rclpy": "source a ROS 2 installation (source /opt/ros/jazzy/setup.bash), or use: ./run vla_simd demo",
-    "mujoco": "pip install 'vla_simd_ros[sim]'",
-    "matplotlib": "pip install 'vla_simd_ros[sim]'",
-}
-"""What the demo needs, and how to get it."""
 _INSTRUCTIONS = ("pick up the red cube", "push the blue cube to the left")
 
 
@@ -178,22 +170,10 @@ def _study(args: argparse.Namespace) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare, then replace this process by the one that runs the demo; its exit status is the demo's."""
-    _require(*(("rclpy",) if args.transport_check else _REMEDIES))
+    require(*(("rclpy",) if args.transport_check else SIMULATED))
     if args.transport_check:
-        return _become("transport_check", _transport_settings(args))
-    return _become("demo_main", _settings(args))
-
-
-def _require(*modules: str) -> None:
-    for module in modules:
-        if importlib.util.find_spec(module) is None:
-            raise DemoUnavailable(f"the demo needs the Python package {module}: {_REMEDIES[module]}")
-
-
-def _become(module: str, settings: dict[str, Any]) -> int:
-    sys.stdout.flush()
-    command = [sys.executable, "-m", f"vla_simd_ros.nodes.{module}", json.dumps(settings)]
-    os.execv(sys.executable, command)
+        return become("transport_check", json.dumps(_transport_settings(args)))
+    return become("demo_main", json.dumps(_settings(args)))
 
 
 def _transport_settings(args: argparse.Namespace) -> dict[str, Any]:

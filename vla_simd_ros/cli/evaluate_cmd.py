@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.cli.arguments import add_int8, add_settings, seed, setting_changes
+from vla_simd_ros.cli.node_process import SIMULATED, become, require
 from vla_simd_ros.evaluation.episodes import FIRST_SEED
 from vla_simd_ros.evaluation.execution import MEASURED, MODES, SYNCHRONOUS, Execution, delay
 from vla_simd_ros.evaluation.libero_world import STATES_PER_TASK, SUITES
@@ -114,6 +115,18 @@ def _add_execution(group: Any) -> None:
         metavar="STEPS",
         help="query only when no more control steps than these have a row (default: back to back)",
     )
+    group.add_argument(
+        "--ros",
+        action="store_true",
+        help="through the nodes: in real time, and with the delay that queries have there",
+    )
+    group.add_argument(
+        "--logs",
+        type=Path,
+        default=Path("out/evaluate"),
+        metavar="DIR",
+        help="of the nodes (default: out/evaluate)",
+    )
 
 
 def _add_results(group: Any) -> None:
@@ -135,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.json, args.animation):
         if path and not path.absolute().parent.is_dir():
             raise EvaluationError(f"cannot write {path}: there is no folder {path.absolute().parent}")
-    return _evaluate(args, request)
+    return _become_nodes(args, request) if args.ros else _evaluate(args, request)
 
 
 def request_from(args: argparse.Namespace) -> Request:
@@ -204,6 +217,30 @@ def _evaluate(args: argparse.Namespace, request: Request) -> int:
         conditions = {"machine": machine, "checkpoints": checkpoints}
         args.json.write_text(json.dumps(to_json(outcomes, conditions), indent=1) + "\n")
     return 0
+
+
+def _become_nodes(args: argparse.Namespace, request: Request) -> int:
+    """Replace this process by the one that starts the nodes; its exit status is the evaluation's."""
+    from vla_simd_ros.checkpoints import load_checkpoint
+    from vla_simd_ros.evaluation.through_nodes import NodeRequest, check
+    from vla_simd_ros.package_files import package_folder
+    from vla_simd_ros.sim.demo_policy import image_size
+
+    require(*SIMULATED)
+    if args.gif or args.animation:
+        raise EvaluationError("--ros makes no animations, expected neither --gif nor --animation")
+    check(request)
+    sizes = {image_size(load_checkpoint(folder)) for folder in request.checkpoints}
+    if len(sizes) > 1:
+        raise EvaluationError(f"checkpoints take pictures of {sizes} pixels, expected one size for --ros")
+    asked = NodeRequest(
+        request,
+        *sizes.pop(),
+        config=str(package_folder("config")),
+        out=str(args.logs.resolve()),
+        results=str(args.json.resolve()) if args.json else "",
+    )
+    return become("evaluation_main", asked.to_json())
 
 
 def _say(line: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vla_simd_ros.evaluation.goals import Goals
 from vla_simd_ros.evaluation.pilot import Counts, Pilot, PilotFailed
 from vla_simd_ros.evaluation.world import Episode, Limits, Vector, World
 
@@ -43,7 +44,7 @@ def run_episode(
 ) -> Result:
     """Run an episode; ``watch`` is called with the number of each control step before it."""
     world.begin(episode)
-    goals = _Goals(limits.settle)
+    goals = Goals(limits.settle - 1)
     commands: list[Vector | None] = []
     failure = ""
     try:
@@ -52,13 +53,12 @@ def run_episode(
             watch(len(commands))
             commands.append(pilot.command(world))
             world.act(commands[-1])
-            goals.see(world.achieved())
+            goals.see(world.achieved(), len(commands))
     except PilotFailed as error:
         failure = str(error)
     success = episode.instruction in goals.reached
     if not success and not failure:
-        others = ", ".join(f"'{text}'" for text in sorted(goals.reached))
-        failure = f"not within {limits.steps} steps" + (f"; reached {others}" if others else "")
+        failure = goals.missed(limits.steps)
     return Result(
         episode=episode,
         success=success,
@@ -69,17 +69,3 @@ def run_episode(
         state={} if success else world.state(),
         commands=tuple(commands),
     )
-
-
-class _Goals:
-    """Which goals have been fulfilled for long enough."""
-
-    def __init__(self, settle: int) -> None:
-        self._settle = settle
-        self._lasting: dict[str, int] = {}
-        self.reached: set[str] = set()
-
-    def see(self, achieved: frozenset[str]) -> None:
-        """Take the goals fulfilled after a control step."""
-        self._lasting = {goal: self._lasting.get(goal, 0) + 1 for goal in achieved}
-        self.reached.update(goal for goal, steps in self._lasting.items() if steps >= self._settle)

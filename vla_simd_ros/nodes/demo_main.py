@@ -54,7 +54,7 @@ def run_demo(settings: DemoSettings, say: Callable[[str], None]) -> int:
     os.environ.update(demo_environment(settings.config, domain))
     say(f"ROS domain {domain}; to look on: ROS_DOMAIN_ID={domain} ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST")
     # SIGINT too: a process started in the background of a script ignores it otherwise.
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with ProcessGroup(settings.out / "logs", os.environ) as group:
             if settings.study:
@@ -84,7 +84,8 @@ def _run_once(settings: DemoSettings, group: ProcessGroup, say: Callable[[str], 
     return 0
 
 
-def _interrupt(*_: object) -> None:
+def interrupt(*_: object) -> None:
+    """For signals that end a run in order. Raises KeyboardInterrupt."""
     raise KeyboardInterrupt
 
 

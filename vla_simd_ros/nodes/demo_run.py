@@ -182,10 +182,12 @@ class DemoRun:
 
     # --- means ------------------------------------------------------------------------------------
 
-    def _spin(self, seconds: float, progress: Callable[[], str]) -> None:
+    def _spin(
+        self, seconds: float, progress: Callable[[], str], until: Callable[[], bool] = lambda: False
+    ) -> None:
         """Handles messages for a time, watching the processes and saying how it goes."""
         start = said = time.monotonic()
-        while (now := time.monotonic()) < start + seconds:
+        while (now := time.monotonic()) < start + seconds and not until():
             self._turn()
             if now - said >= _PROGRESS_S:
                 said = now

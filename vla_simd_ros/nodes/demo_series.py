@@ -23,12 +23,13 @@ _EXECUTOR = {
     "max_chunk_age": 60.0,
     "state_rate": 60.0,
 }
-_STEPS = {
+STEPS = {
     "deactivate": Transition.TRANSITION_DEACTIVATE,
     "cleanup": Transition.TRANSITION_CLEANUP,
     "configure": Transition.TRANSITION_CONFIGURE,
     "activate": Transition.TRANSITION_ACTIVATE,
 }
+"""Transitions of lifecycle nodes by name."""
 _FIRST_ROW_S = 6.0
 """Longest wait for the first row: where every chunk comes too late there is none."""
 
@@ -98,7 +99,7 @@ class DemoSeries(DemoRun):
     def _through(self, *steps: str) -> None:
         for node in (POLICY, EXECUTOR):
             for step in steps:
-                self._transition(node, step, _STEPS[step])
+                self._transition(node, step, STEPS[step])
 
     def _wait_for_a_row(self) -> None:
         reports = self._recording.executor

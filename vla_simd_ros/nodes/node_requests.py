@@ -14,6 +14,7 @@ from lifecycle_msgs.srv import ChangeState, GetState
 from rcl_interfaces.srv import SetParameters
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from std_srvs.srv import Trigger
 
 REPEAT_S = 3.0
 """After so long without a response a request is repeated."""
@@ -51,6 +52,10 @@ class NodeRequests:
         request = SetParameters.Request(parameters=[parameter])
         call = _Call(self._client(SetParameters, f"{node}/set_parameters"), request)
         return _Parameter(_Repeated(call, self._clock))
+
+    def trigger(self, service: str) -> Pending:
+        """Ask for what a Trigger service does, and may do twice; the answer is its response."""
+        return _Repeated(_Call(self._client(Trigger, service), Trigger.Request()), self._clock)
 
     def change_state(self, node: str, transition: int) -> Pending:
         """Ask a lifecycle node for a transition (a constant of lifecycle_msgs/Transition) that leads to

@@ -1,0 +1,74 @@
+"""An evaluation as parameters of the nodes, and its way to their process."""
+
+from __future__ import annotations
+
+import pytest
+
+from vla_simd_ros.evaluation.execution import Delay, Execution
+from vla_simd_ros.evaluation.request import Request
+from vla_simd_ros.evaluation.through_nodes import NodeRequest, check, told, variations
+from vla_simd_ros.evaluation.world import EvaluationError
+
+TRUE = Delay(measured=True)
+REQUEST = Request(
+    checkpoints=("/policies/impact",),
+    arithmetics=("", "encoder.ffn"),
+    executions=(
+        Execution("time_aligned", 20, 8, TRUE),
+        Execution("synchronous", delay=Delay(150.0, measured=True)),
+    ),
+    episodes=12,
+    first_seed=3,
+    instructions=("put the red cube on the left pad",),
+    shuffle="only",
+    seconds=9.5,
+    settings="default",
+    changes={"threads": 1},
+)
+
+
+def test_the_request_arrives_as_it_was_sent() -> None:
+    asked = NodeRequest(REQUEST, 128, 96, "/config", "/logs", "/results.json")
+    assert NodeRequest.from_json(asked.to_json()) == asked
+
+
+def test_conditions_become_parameters() -> None:
+    found = variations(REQUEST)
+    assert [str(each.condition.arithmetic) for each in found] == ["fp32", "fp32", "int8", "int8"]
+    aligned, waiting = found[2], found[3]
+    assert aligned.policy == {
+        "checkpoint": "/policies/impact",
+        "precision": "int8",
+        "int8": "encoder.ffn",
+        "window": 20,
+        "inject_delay": "",
+        "query_pacing": "on_demand",
+        "query_threshold": 8,
+    }
+    assert aligned.executor == {"mode": "time_aligned"}
+    assert waiting.executor == {"mode": "lagged"}
+    assert (waiting.policy["query_pacing"], waiting.policy["query_threshold"]) == ("on_demand", 0)
+    assert waiting.policy["inject_delay"] == "fixed:150"
+    assert waiting.policy["window"] == 0
+
+
+def test_queries_back_to_back_are_the_nodes_continuous_pacing() -> None:
+    (found,) = variations(Request(checkpoints=("a",), executions=(Execution(delay=TRUE),)))
+    assert found.policy["query_pacing"] == "continuous"
+    assert told(found, shuffled=True).shuffled and not found.condition.shuffled
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(), "the nodes run a checkpoint in the world 'task' alone"),
+        (Request(world="libero-goal", checkpoints=("a",)), "the nodes run a checkpoint"),
+        (
+            Request(checkpoints=("a",), executions=(Execution(delay=Delay(150.0)),)),
+            r"delay 150 ms: a query through the nodes takes what it takes, expected measured or measured\+MS",
+        ),
+    ],
+)
+def test_what_the_nodes_cannot_be_asked_for(request_: Request, message: str) -> None:
+    with pytest.raises(EvaluationError, match=message):
+        check(request_)
