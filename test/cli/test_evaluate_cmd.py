@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.cli import evaluate_cmd
 from vla_simd_ros.cli.__main__ import main
+from vla_simd_ros.evaluation.execution import Delay, Execution
+from vla_simd_ros.evaluation.through_nodes import NodeRequest
 
 pytest.importorskip("mujoco", reason="needs the simulation's packages: pip install 'vla_simd_ros[sim]'")
 
@@ -111,3 +114,41 @@ def test_a_horizon_beyond_the_chunk(act: Path, capsys: pytest.CaptureFixture[str
     status, _, err = evaluated(capsys, str(act), "--horizon", "9")
     assert status == 2
     assert "horizon is 9 rows, expected at most the policy's chunk, 8" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--gif", "films"), "--ros makes no animations"),
+        (("--delays", "150"), "delay 150 ms: a query through the nodes takes what it takes"),
+        (("--env", "libero-goal"), "the nodes run a checkpoint in the world 'task' alone"),
+    ],
+)
+def test_what_the_nodes_cannot_evaluate(
+    act: Path,
+    options: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(evaluate_cmd, "require", lambda *modules: None)
+    status, _, err = evaluated(capsys, str(act), "--ros", *options)
+    assert status == 2
+    assert message in err
+
+
+def test_the_process_of_the_nodes_gets_the_request(
+    act: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent: list[tuple[str, str]] = []
+    monkeypatch.setattr(evaluate_cmd, "require", lambda *modules: None)
+    monkeypatch.setattr(evaluate_cmd, "become", lambda *given: sent.append(given) or 0)
+    options = ("--episodes", "4", "--mode", "lagged", "--delays", "measured+30", "--threads", "1")
+    status, _, _ = evaluated(capsys, str(act), "--ros", *options, "--logs", str(tmp_path))
+    assert status == 0
+    ((module, text),) = sent
+    asked = NodeRequest.from_json(text)
+    assert module == "evaluation_main"
+    assert (asked.width, asked.height, asked.out, asked.results) == (48, 32, str(tmp_path), "")
+    assert asked.request.executions == (Execution("lagged", delay=Delay(30.0, measured=True)),)
+    assert (asked.request.episodes, asked.request.changes) == (4, {"threads": 1})

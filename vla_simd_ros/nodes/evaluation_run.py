@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from std_msgs.msg import String
+from diagnostic_msgs.msg import DiagnosticArray
 
 from vla_simd_ros.evaluation.goals import Goals
 from vla_simd_ros.evaluation.pilot import Counts
@@ -15,15 +16,31 @@ from vla_simd_ros.evaluation.rollout import Result
 from vla_simd_ros.evaluation.session import Condition, Outcome, Say
 from vla_simd_ros.evaluation.through_nodes import NodeRequest, Variation, told, variations
 from vla_simd_ros.evaluation.world import Episode, Limits
-from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.demo_processes import ProcessGroup
 from vla_simd_ros.nodes.demo_run import EXECUTOR, POLICY, SIM, DemoError, DemoRun, DemoSettings
 from vla_simd_ros.nodes.demo_series import STEPS, series_settings
+from vla_simd_ros.nodes.latched import subscribe_latched
+from vla_simd_ros.nodes.robot_sim_tasks import RESETS, SEED
 from vla_simd_ros.sim.tasks import CONTROL_RATE, INSTRUCTIONS
 
 _ANSWER_S = 120.0
 _FRESH_S = 0.3
 """Pictures of the scene before are no longer on their way after so long."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the simulation says of its scene: the seed, how many there were before it, and fulfilled goals."""
+
+    seed: int = -1
+    resets: int = -1
+    fulfilled: frozenset[str] = frozenset()
+
+
+def scene_of(values: Mapping[str, str]) -> Scene:
+    """From the values of a message on ~/achieved."""
+    fulfilled = frozenset(text for text in INSTRUCTIONS if values.get(text) == "true")
+    return Scene(int(values[SEED]), int(values[RESETS]), fulfilled)
 
 
 class EvaluationRun(DemoRun):
@@ -33,9 +50,9 @@ class EvaluationRun(DemoRun):
         super().__init__(series_settings(_demo_settings(asked)), group, say)
         self._request = asked.request
         self._configured = False
-        self._goals = Goals(0.0)
+        self._scene = Scene()
         self._status = ""
-        self._node.create_subscription(String, f"{SIM}/achieved", self._on_achieved, qos.STATE)
+        self._achieved = subscribe_latched(self._node, DiagnosticArray, f"{SIM}/achieved", self._on_achieved)
 
     def evaluate(self) -> list[Outcome]:
         """All conditions. Raises ProcessError when a node dies, DemoError when one does not do its part."""
@@ -85,7 +102,14 @@ class EvaluationRun(DemoRun):
     def _put_up(self, seed: int) -> None:
         """The scene of a seed, with the arm where it starts, and nothing of the one before under way."""
         self._set_parameter(SIM, "scene_seed", seed)
+        before = self._scene.resets
         self._trigger(SIM, "reset_scene")
+        self._wait(
+            lambda: self._scene.resets > before and self._scene.seed == seed,
+            _ANSWER_S,
+            SIM,
+            f"the scene of seed {seed}",
+        )
         self._spin(_FRESH_S, self._progress)
 
     def _trigger(self, node: str, service: str) -> None:
@@ -117,10 +141,16 @@ class EvaluationRun(DemoRun):
         last = self._recording.chunks[-1]
         self._recording.begin(self._node.now)
         self._recording.chunks.append(last)
-        self._goals = goals = Goals(limits.settle / CONTROL_RATE)
+        goals = Goals(limits.settle / CONTROL_RATE)
+
+        def reached() -> bool:
+            # What is fulfilled is told when it changes.
+            goals.see(self._scene.fulfilled, self._node.now * 1e-9)
+            return episode.instruction in goals.reached
+
         self._transition(EXECUTOR, "activate", STEPS["activate"])
         start_ns, seconds = self._node.now, limits.steps / CONTROL_RATE
-        self._spin(seconds, self._progress, until=lambda: episode.instruction in goals.reached)
+        self._spin(seconds, self._progress, until=reached)
         steps = math.ceil((self._node.now - start_ns) * 1e-9 * CONTROL_RATE)
         self._transition(EXECUTOR, "deactivate", STEPS["deactivate"])
         success = episode.instruction in goals.reached
@@ -134,8 +164,8 @@ class EvaluationRun(DemoRun):
             state={} if success else self._state(),
         )
 
-    def _on_achieved(self, message: String) -> None:
-        self._goals.see(frozenset(json.loads(message.data)), self._node.now * 1e-9)
+    def _on_achieved(self, message: DiagnosticArray) -> None:
+        self._scene = scene_of({pair.key: pair.value for pair in message.status[0].values})
 
     def _counts(self) -> Counts:
         """What the executor and the policy did since the episode began."""

@@ -1,0 +1,77 @@
+"""An evaluation through the nodes as a user runs it, with a small random policy and little time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+
+pytest.importorskip("rclpy", reason="needs ROS 2 (./run pytest)")
+pytest.importorskip("mujoco", reason="needs the simulation's packages: pip install 'vla_simd_ros[sim]'")
+
+from vla_simd_ros.nodes.evaluation_run import Scene, scene_of
+from vla_simd_ros.sim.tasks import INSTRUCTIONS
+
+PATIENCE = 240.0
+SIZES = {
+    "dim_model": 32,
+    "heads": 2,
+    "feedforward": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "chunk_size": 30,
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint") / "act"
+    cameras = (Camera("front", 48, 64), Camera("wrist", 48, 64))
+    make_checkpoint("act", folder, Options(cameras=cameras, sizes=SIZES))
+    return folder
+
+
+def run(checkpoint: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vla_simd_ros.cli.__main__", "evaluate", str(checkpoint), "--ros"]
+    whole = [*command, "--logs", str(out / "logs"), "--threads", "1", *options]
+    return subprocess.run(whole, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def test_episodes_through_the_nodes(checkpoint: Path, tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    options = ("--episodes", "2", "--seconds", "1.5", "--mode", "lagged", "--horizon", "20", "--seed", "40")
+    done = run(checkpoint, tmp_path, *options, "--json", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    content: dict[str, Any] = json.loads(file.read_text())
+    assert content["measured_with"]["through"] == "nodes, in real time"
+    (condition,) = content["conditions"]
+    assert condition["settings"]["execution"]["mode"] == "lagged"
+    first, second = condition["episodes"]
+    assert (first["seed"], second["seed"]) == (40, 41)
+    assert [first["instruction"], second["instruction"]] == list(INSTRUCTIONS[:2])
+    for episode in (first, second):
+        # What a random policy does is chance; that it was asked and obeyed is not.
+        assert episode["success"] or episode["failure"].startswith("not within 45 steps")
+        assert 0 < episode["steps"] <= 45
+        assert episode["queries"] > 0 and episode["executed_rows"] > 0
+        assert episode["success"] or len(episode["state"]["joints"]) == 6
+    assert "| act " in done.stdout
+
+
+def test_a_node_that_cannot_be_configured_is_named(checkpoint: Path, tmp_path: Path) -> None:
+    done = run(checkpoint, tmp_path, "--episodes", "1", "--horizon", "31")
+    assert done.returncode == 1
+    assert "policy_node could not configure" in done.stderr
+    assert "window: got 31, expected at most the chunk size, 30" in done.stderr
+
+
+def test_what_the_simulation_says_of_its_scene() -> None:
+    values = dict.fromkeys(INSTRUCTIONS, "false")
+    values |= {INSTRUCTIONS[2]: "true", "scene_seed": "7", "resets": "3"}
+    assert scene_of(values) == Scene(7, 3, frozenset([INSTRUCTIONS[2]]))
