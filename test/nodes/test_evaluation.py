@@ -15,7 +15,10 @@ from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 pytest.importorskip("rclpy", reason="needs ROS 2 (./run pytest)")
 pytest.importorskip("mujoco", reason="needs the simulation's packages: pip install 'vla_simd_ros[sim]'")
 
-from vla_simd_ros.nodes.evaluation_run import Scene, scene_of
+from vla_simd_ros.evaluation.request import Request
+from vla_simd_ros.evaluation.through_nodes import NodeRequest
+from vla_simd_ros.nodes.demo_run import DemoError
+from vla_simd_ros.nodes.evaluation_run import Scene, demo_settings, scene_of
 from vla_simd_ros.sim.tasks import INSTRUCTIONS
 
 PATIENCE = 240.0
@@ -64,11 +67,17 @@ def test_episodes_through_the_nodes(checkpoint: Path, tmp_path: Path) -> None:
     assert "| act " in done.stdout
 
 
-def test_a_node_that_cannot_be_configured_is_named(checkpoint: Path, tmp_path: Path) -> None:
-    done = run(checkpoint, tmp_path, "--episodes", "1", "--horizon", "31")
-    assert done.returncode == 1
-    assert "policy_node could not configure" in done.stderr
-    assert "window: got 31, expected at most the chunk size, 30" in done.stderr
+def test_settings_of_the_engine_become_parameters() -> None:
+    asked = NodeRequest(Request(checkpoints=("/a",), changes={"threads": 2}), 64, 48, "/config", "/logs")
+    parameters = demo_settings(asked).parameters
+    assert parameters["robot_sim_node"] == {"image_width": "64", "image_height": "48"}
+    assert parameters["policy_node"] == {"settings": "auto", "threads": "2"}
+
+
+def test_a_setting_that_the_policy_node_does_not_have() -> None:
+    request = Request(checkpoints=("/a",), changes={"attention": "materialized"})
+    with pytest.raises(DemoError, match="policy_node has no parameter for the setting attention, expected"):
+        demo_settings(NodeRequest(request, 64, 48, "/config", "/logs"))
 
 
 def test_what_the_simulation_says_of_its_scene() -> None:

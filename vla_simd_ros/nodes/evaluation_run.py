@@ -20,6 +20,8 @@ from vla_simd_ros.nodes.demo_processes import ProcessGroup
 from vla_simd_ros.nodes.demo_run import EXECUTOR, POLICY, SIM, DemoError, DemoRun, DemoSettings
 from vla_simd_ros.nodes.demo_series import STEPS, series_settings
 from vla_simd_ros.nodes.latched import subscribe_latched
+from vla_simd_ros.nodes.messages import nanoseconds
+from vla_simd_ros.nodes.policy_settings import ENGINE_PARAMETERS
 from vla_simd_ros.nodes.robot_sim_tasks import RESETS, SEED
 from vla_simd_ros.sim.tasks import CONTROL_RATE, INSTRUCTIONS
 
@@ -47,10 +49,11 @@ class EvaluationRun(DemoRun):
     """Runs the conditions of an evaluation; the nodes are configured anew for each."""
 
     def __init__(self, asked: NodeRequest, group: ProcessGroup, say: Say) -> None:
-        super().__init__(series_settings(_demo_settings(asked)), group, say)
+        super().__init__(series_settings(demo_settings(asked)), group, say)
         self._request = asked.request
         self._configured = False
         self._scene = Scene()
+        self._goals = Goals(math.inf)
         self._status = ""
         self._achieved = subscribe_latched(self._node, DiagnosticArray, f"{SIM}/achieved", self._on_achieved)
 
@@ -141,42 +144,58 @@ class EvaluationRun(DemoRun):
         last = self._recording.chunks[-1]
         self._recording.begin(self._node.now)
         self._recording.chunks.append(last)
-        goals = Goals(limits.settle / CONTROL_RATE)
-
-        def reached() -> bool:
-            # What is fulfilled is told when it changes.
-            goals.see(self._scene.fulfilled, self._node.now * 1e-9)
-            return episode.instruction in goals.reached
-
+        self._report_since(self._recording.start)
+        self._goals = Goals(limits.settle / CONTROL_RATE)
         self._transition(EXECUTOR, "activate", STEPS["activate"])
-        start_ns, seconds = self._node.now, limits.steps / CONTROL_RATE
-        self._spin(seconds, self._progress, until=reached)
-        steps = math.ceil((self._node.now - start_ns) * 1e-9 * CONTROL_RATE)
+        start_ns = self._node.now
+        self._spin(limits.steps / CONTROL_RATE, self._progress, lambda: self._reached(episode.instruction))
+        end_ns = self._node.now
         self._transition(EXECUTOR, "deactivate", STEPS["deactivate"])
-        success = episode.instruction in goals.reached
+        self._report_since(end_ns)
+        success = self._reached(episode.instruction)
         return Result(
             episode=episode,
             success=success,
-            steps=min(limits.steps, steps),
-            reached=frozenset(goals.reached),
-            failure="" if success else goals.missed(limits.steps),
+            steps=min(limits.steps, math.ceil((end_ns - start_ns) * 1e-9 * CONTROL_RATE)),
+            reached=frozenset(self._goals.reached),
+            failure="" if success else self._goals.missed(limits.steps),
             counts=self._counts(),
             state={} if success else self._state(),
         )
 
     def _on_achieved(self, message: DiagnosticArray) -> None:
+        """What is fulfilled is told when it changes."""
+        time_s = nanoseconds(message.header.stamp) * 1e-9
+        self._goals.see(self._scene.fulfilled, time_s)
         self._scene = scene_of({pair.key: pair.value for pair in message.status[0].values})
+        self._goals.see(self._scene.fulfilled, time_s)
+
+    def _reached(self, instruction: str) -> bool:
+        """By the simulation's own time: this process may be behind with its messages."""
+        joints = self._recording.joint_states
+        if joints:
+            self._goals.see(self._scene.fulfilled, joints[-1].time * 1e-9)
+        return instruction in self._goals.reached
+
+    def _report_since(self, time_ns: int) -> None:
+        """Wait for a report that the executor made after a time, inactive."""
+
+        def reported() -> bool:
+            reports = self._recording.executor
+            return bool(reports) and reports[-1].time >= time_ns and reports[-1].state == "INACTIVE"
+
+        self._wait(reported, _ANSWER_S, EXECUTOR, "a report of the executor")
 
     def _counts(self) -> Counts:
         """What the executor and the policy did since the episode began."""
-        reports, timings = self._recording.executor, self._recording.timings
-        query_ms = [timing.milliseconds["total_ms"] for timing in timings]
+        first, last = self._recording.executor[0], self._recording.executor[-1]
+        query_ms = [timing.milliseconds["total_ms"] for timing in self._recording.timings]
 
         def grown(name: str) -> int:
-            return int(reports[-1].values[name] - reports[0].values[name]) if reports else 0
+            return int(last.values[name] - first.values[name])
 
         return Counts(
-            queries=len(timings),
+            queries=len(query_ms),
             executed_rows=grown("executed_steps"),
             starved_steps=grown("starved_steps"),
             stale_rows=grown("stale_rows_dropped"),
@@ -191,10 +210,18 @@ class EvaluationRun(DemoRun):
         return f"{self._status}; {super()._progress()}"
 
 
-def _demo_settings(asked: NodeRequest) -> DemoSettings:
-    """What the demo's parts need to know; the parameters of conditions are set when their turn comes."""
+def demo_settings(asked: NodeRequest) -> DemoSettings:
+    """What the demo's parts need to know; the parameters of conditions are set when their turn comes.
+
+    Raises DemoError for a setting of the engine that is no parameter of the policy node.
+    """
     request = asked.request
     engine = {name: str(value) for name, value in request.changes.items()}
+    if unknown := sorted(set(engine) - set(ENGINE_PARAMETERS)):
+        raise DemoError(
+            f"{POLICY} has no parameter for the setting {unknown[0]}, expected some of "
+            f"{', '.join(ENGINE_PARAMETERS)}"
+        )
     return DemoSettings(
         checkpoint=request.checkpoints[0],
         note="",
