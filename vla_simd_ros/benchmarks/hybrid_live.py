@@ -5,7 +5,6 @@ The same phases of load are gone through with the controller and with every fixe
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +13,8 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from vla_simd_ros.hybrid.cut_mover import CutMover
-from vla_simd_ros.hybrid.frame_pipeline import Drop, FramePipeline, FrameResult, PipelineError
+from vla_simd_ros.hybrid.fed_pipeline import FedPipeline
+from vla_simd_ros.hybrid.frame_pipeline import Drop, FrameResult, PipelineError
 from vla_simd_ros.hybrid.hybrid_policy import Answer
 from vla_simd_ros.hybrid.machine_state import Loads
 from vla_simd_ros.hybrid.split_search import Resources, predict
@@ -22,9 +22,7 @@ from vla_simd_ros.hybrid.stage_costs import StageCosts
 from vla_simd_ros.observation import Observation
 
 SIDES = ("prefix", "suffix")
-_STALL_S = 60.0
 _TURN_S = 0.01
-_MOST_UNDER_WAY = 3
 
 
 class LoadTaker(Protocol):
@@ -122,18 +120,7 @@ def run_live(
     began = clock()
     loads = Loads(None, None)
 
-    def feed() -> None:
-        """From whichever thread makes room, so that none waits for the one that looks after the load."""
-        with contextlib.suppress(PipelineError):  # it failed just now, and says why elsewhere
-            for _ in range(_MOST_UNDER_WAY - pipeline.counts.under_way):
-                pipeline.submit(observation)
-
-    def prefix(given: Observation) -> Any:
-        feed()
-        return stages.prefix(given)
-
     def tell(result: FrameResult) -> None:
-        feed()
         answer: Answer = result.value
         at_s = clock() - began
         load = schedule.at(at_s)
@@ -149,14 +136,8 @@ def run_live(
         failures.append(error)
         failed.set()
 
-    pipeline = FramePipeline(
-        prefix,
-        stages.suffix,
-        on_result=tell,
-        on_drop=lambda number, reason: None,
-        on_failure=fail,
-        clock=clock,
-        stall_s=_STALL_S,
+    pipeline = FedPipeline(
+        stages.prefix, stages.suffix, observation, on_result=tell, on_failure=fail, clock=clock
     )
     try:
         while not failures and (elapsed := clock() - began) < schedule.seconds:
@@ -164,12 +145,11 @@ def run_live(
             if mover is not None:
                 mover.sample()
                 loads = mover.loads
-            feed()
             failed.wait(_TURN_S)
             pipeline.check()
     finally:
         taker.take(0.0)
-        pipeline.close(_STALL_S)
+        pipeline.close()
     if failures:
         raise failures[0]
     return LiveRun(tuple(frames), fixed, pipeline.counts.dropped[Drop.SUFFIX_BUSY])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import statistics
 import threading
@@ -10,15 +9,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from vla_simd_ros.hybrid.frame_pipeline import Drop, FramePipeline, FrameResult, PipelineError, Stage
+from vla_simd_ros.hybrid.fed_pipeline import FedPipeline
+from vla_simd_ros.hybrid.frame_pipeline import FrameResult, PipelineError, Stage
 from vla_simd_ros.hybrid.placement import Placement
 from vla_simd_ros.hybrid.split_policy import Request, SplitPolicy
 
 _WARM_UP = 2
-_STALL_S = 60.0
 _TURN_S = 0.01
-_MOST_UNDER_WAY = 3
-"""One on each stage and one that waits: the first stage never wants for frames."""
 
 
 @dataclass(frozen=True)
@@ -106,28 +103,20 @@ def _overlapping(
             failures.append(error)
             moved.notify()
 
-    def dropped(number: int, reason: Drop) -> None:
-        with moved:
-            moved.notify()
-
     first, second = places or (None, None)
-    pipeline = FramePipeline(
+    pipeline = FedPipeline(
         _placed(policy.prefix, first),
         _placed(policy.suffix, second),
+        request,
         on_result=tell,
-        on_drop=dropped,
         on_failure=fail,
         clock=time.perf_counter,
-        stall_s=_STALL_S,
     )
     while len(results) < frames + _WARM_UP and not failures:
-        with contextlib.suppress(PipelineError):  # it failed just now, and says why elsewhere
-            while pipeline.counts.under_way < _MOST_UNDER_WAY:
-                pipeline.submit(request)
         with moved:
             moved.wait(_TURN_S)
         pipeline.check()
-    pipeline.close(_STALL_S)
+    pipeline.close()
     if failures:
         raise failures[0]
     return results[_WARM_UP : _WARM_UP + frames]
