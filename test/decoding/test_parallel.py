@@ -35,7 +35,7 @@ decoders = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=200)
 @given(models, decoders, st.integers(1, 30), st.sets(st.integers(0, 8), max_size=2))
 def test_the_fixed_point_is_what_one_after_the_other_gives(
     model: ToyModel, decoder: ParallelDecoder, count: int, stop: set[int]

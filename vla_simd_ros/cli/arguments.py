@@ -19,9 +19,7 @@ _OPTIONS = ("threads", "isa", "convolution")
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """The engine's settings; :func:`setting_changes` reads them."""
     known = settings()
-    group = parser.add_argument_group("engine")
-    group.add_argument("--threads", type=int, metavar="N", help=known["threads"].description)
-    group.add_argument("--isa", help=known["isa"].description)
+    group = add_plain_settings(parser)
     group.add_argument("--convolution", choices=CONVOLUTIONS, help=known["convolution"].description)
     group.add_argument(
         "--exact",
@@ -35,6 +33,14 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         help="where settings come from: auto (those of vla_simd tune for such a checkpoint, if any), "
         "default, or a file of vla_simd tune; the other options replace single ones (default: auto)",
     )
+
+
+def add_plain_settings(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """The engine's settings for what is not tuned; :func:`plain_changes` reads them."""
+    known = settings()
+    group = parser.add_argument_group("engine")
+    group.add_argument("--threads", type=int, metavar="N", help=known["threads"].description)
+    group.add_argument("--isa", help=known["isa"].description)
     group.add_argument(
         "--set",
         action="append",
@@ -42,6 +48,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help=f"any setting, repeatedly: {', '.join(known)}",
     )
+    return group
 
 
 def add_int8(parser: argparse.ArgumentParser) -> None:
@@ -92,9 +99,14 @@ def count(text: str) -> int:
 def setting_changes(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that the command line names. Raises SettingError for one that does not exist,
     or that does not go with ``--exact``."""
-    options = {name: getattr(args, name) for name in _OPTIONS if getattr(args, name) is not None}
-    changes = {**options, **parse_settings(args.set)}
+    changes = plain_changes(args)
     return keep_exact(changes) if args.exact else changes
+
+
+def plain_changes(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the command line names one by one. Raises SettingError for an unknown one."""
+    options = {name: value for name in _OPTIONS if (value := getattr(args, name, None)) is not None}
+    return {**options, **parse_settings(args.set)}
 
 
 def engine_choice(args: argparse.Namespace, checkpoint: Checkpoint, int8: str = "") -> Choice:

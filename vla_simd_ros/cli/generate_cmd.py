@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_settings, count, seed, setting_changes
+from vla_simd_ros.cli.arguments import add_plain_settings, count, plain_changes, seed
 from vla_simd_ros.decoding.decoders import DECODERS, DEFAULT_BLOCK, DEFAULT_SIGMA
 from vla_simd_ros.decoding.parallel import INITIALIZATIONS
 
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
         "takes)",
     )
     _add_decoder(parser)
-    add_settings(parser)
+    add_plain_settings(parser)
 
 
 def _add_decoder(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         initialization=args.initialization,
         seed=args.seed,
     )
-    executor = SimdExecutor(EngineSettings().but(**setting_changes(args)))
+    executor = SimdExecutor(EngineSettings().but(**plain_changes(args)))
     model = LanguageModel.load(args.model, executor, args.context)
     if args.raw:
         answer = model.complete(args.prompt, decoder, args.max_tokens)
