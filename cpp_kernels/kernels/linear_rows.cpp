@@ -8,7 +8,7 @@ namespace vla::VLA_ISA {
 namespace {
 
 constexpr int kRows = 4;        // of x at a time, by kRowTileCols rows of w
-constexpr int kBlockRows = 16;  // whose sums are complete before what follows the product begins
+constexpr int kBlockRows = 64;  // whose sums are complete before what follows the product begins
 
 // One vector for each of C rows of w, as nested members for the reason that those of a tile are.
 template <int C>
@@ -36,16 +36,12 @@ struct Columns {
     if constexpr (I < C - 1) return before.template at<I>();
     return zero();
   }
-  // to[i] = the sum of the lanes of the i-th.
+  // to[i] = the sum of the lanes of the i-th, for whole groups of four.
   template <int First = 0>
   VLA_INLINE void store_sums(float* to) const {
     if constexpr (First + 4 <= C) {
       sums_of_four(at<First>(), at<First + 1>(), at<First + 2>(), at<First + 3>(), to + First);
       store_sums<First + 4>(to);
-    } else if constexpr (First < C) {
-      float four[4];
-      sums_of_four(at<First>(), at<First + 1>(), at<First + 2>(), zero(), four);
-      for (int i = First; i < C; ++i) to[i] = four[i - First];
     }
   }
 };
@@ -76,9 +72,35 @@ struct Sums {
     above.multiply_add(x, x_ld, w, part);
     row.multiply_add(load(x + (R - 1) * x_ld, part), w);
   }
-  VLA_INLINE void store(float* to) const {
-    above.store(to);
+  // The I-th of row J, or zero past the last row.
+  template <int J, int I>
+  VLA_INLINE Vec at() const {
+    if constexpr (J == R - 1) return row.template at<I>();
+    if constexpr (J < R - 1) return above.template at<J, I>();
+    return zero();
+  }
+  VLA_INLINE void store_fours(float* to) const {
+    above.store_fours(to);
     row.store_sums(to + (R - 1) * kTileCols);
+  }
+  // The columns left over, numbered row by row, from the First-th on.
+  template <int First = 0>
+  VLA_INLINE void store_rest(float* to) const {
+    constexpr int kRest = C % 4, kFours = C - kRest;
+    if constexpr (kRest > 0 && First < R * kRest) {
+      float four[4];
+      sums_of_four(at<First / kRest, kFours + First % kRest>(), at<(First + 1) / kRest, kFours + (First + 1) % kRest>(),
+                   at<(First + 2) / kRest, kFours + (First + 2) % kRest>(),
+                   at<(First + 3) / kRest, kFours + (First + 3) % kRest>(), four);
+      for (int i = First; i < min_of(First + 4, R * kRest); ++i) {
+        to[i / kRest * kTileCols + kFours + i % kRest] = four[i - First];
+      }
+      store_rest<First + 4>(to);
+    }
+  }
+  VLA_INLINE void store(float* to) const {
+    store_fours(to);
+    store_rest(to);
   }
 };
 
@@ -87,7 +109,11 @@ struct Sums<0, C> {
   VLA_INLINE void clear() {}
   template <typename Part>
   VLA_INLINE void multiply_add(const float*, int64_t, const Columns<C>&, Part) {}
-  VLA_INLINE void store(float*) const {}
+  template <int J, int I>
+  VLA_INLINE Vec at() const {
+    return zero();
+  }
+  VLA_INLINE void store_fours(float*) const {}
 };
 
 template <typename W>

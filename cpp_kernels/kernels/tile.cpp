@@ -168,21 +168,33 @@ VLA_INLINE void dispatch_lines(int64_t rows, const TileArgs& t) {
   dispatch<W, kManyLines, kTileRows>(rows, t);
 }
 
+// A vector of columns of all rows; sums begin at its first column.
+template <Activation kActivation, typename Part>
+VLA_INLINE void finish_column(const float* sums, int64_t sums_ld, int64_t rows, const TileArgs& t, int64_t c,
+                              Part part) {
+  const Vec bias = t.bias ? load(t.bias + c, part) : zero();
+  const Vec scale = t.gamma ? load(t.gamma + c, part) + splat(1.0f) : zero();
+  const Vec shift = t.gamma ? load(t.beta + c, part) : zero();
+  for (int64_t r = 0; r < rows; ++r) {
+    float* y = t.y + r * t.y_ld + c;
+    Vec v = load(sums + r * sums_ld);
+    if (t.accumulate) v = v + load(y, part);
+    if (t.bias) v = v + bias;
+    if (t.residual) v = v + load(t.residual + r * t.residual_ld + c, part);
+    v = activate(v, kActivation);
+    if (t.gamma) v = fma(v, scale, shift);
+    store(y, v, part);
+  }
+}
+
 }  // namespace
 
 void finish_in_memory(const float* sums, int64_t rows, const TileArgs& t, int64_t sums_ld) {
-  for (int64_t r = 0; r < rows; ++r) {
+  with_activation(t.activation, [&](auto activation) {
     over_columns(t.cols, [&](int64_t c, auto part) {
-      float* y = t.y + r * t.y_ld + c;
-      Vec v = load(sums + r * sums_ld + c);
-      if (t.accumulate) v = v + load(y, part);
-      if (t.bias) v = v + load(t.bias + c, part);
-      if (t.residual) v = v + load(t.residual + r * t.residual_ld + c, part);
-      v = activate(v, t.activation);
-      if (t.gamma) v = fma(v, load(t.gamma + c, part) + splat(1.0f), load(t.beta + c, part));
-      store(y, v, part);
+      finish_column<activation.value>(sums + c, sums_ld, rows, t, c, part);
     });
-  }
+  });
 }
 
 void run_tile(int64_t rows, const TileArgs& args) {

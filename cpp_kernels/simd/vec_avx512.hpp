@@ -47,7 +47,10 @@ VLA_INLINE void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
 VLA_INLINE __mmask16 lanes_below(int64_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
 // The first n values; the rest are zero and their memory is not touched.
 VLA_INLINE Vec load_first(const float* p, int64_t n) { return {_mm512_maskz_loadu_ps(lanes_below(n), p)}; }
-VLA_INLINE void store_first(float* p, Vec a, int64_t n) { _mm512_mask_storeu_ps(p, lanes_below(n), a.v); }
+VLA_INLINE void store_first(float* p, Vec a, int64_t n) {
+  if (n > 8) return _mm512_mask_storeu_ps(p, lanes_below(n), a.v);
+  _mm256_mask_storeu_ps(p, static_cast<__mmask8>(lanes_below(n)), _mm512_castps512_ps256(a.v));
+}
 VLA_INLINE Vec keep_first(Vec a, int64_t n) { return {_mm512_maskz_mov_ps(lanes_below(n), a.v)}; }
 
 VLA_INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
