@@ -69,7 +69,7 @@ def measure_costs(
         blocks=tuple(blocks),
         transfer_s=transfer_s,
         transfer_rate=transfer_rate,
-        suffix_base_bytes=max(0, whole - sum(block.suffix_bytes for block in blocks)),
+        whole_bytes=whole,
         suffix_threads=max(1, suffix.threads),
         source=f"{policy.spec.type} on {cpu_model()}: {_described(prefix)}, then {_described(suffix)}",
     )

@@ -98,7 +98,7 @@ def _suffix_bytes(costs: StageCosts, blocks: int) -> int:
     before, behind = costs.blocks[:blocks], costs.blocks[blocks:]
     if not behind:
         return 0
-    held = before[-1].suffix_held_bytes if before else 0
+    held = before[-1].suffix_held_bytes if before else costs.whole_bytes
     return held or sum(block.suffix_bytes for block in behind) + costs.suffix_base_bytes
 
 

@@ -46,6 +46,7 @@ class StageCosts:
     transfer_rate: bytes per second
     prefix_base_bytes, suffix_base_bytes: memory of either side beside the weights, where a block does not
         tell what is held with a cut after it
+    whole_bytes: all that an executor holds that has every block; 0 where that is not known
     suffix_threads: threads of the second executor in the measurement
     saturation: the share of these threads from which on more do not make it faster, see
         :meth:`suffix_slowdown`
@@ -57,6 +58,7 @@ class StageCosts:
     transfer_rate: float
     prefix_base_bytes: int = 0
     suffix_base_bytes: int = 0
+    whole_bytes: int = 0
     suffix_threads: int = 1
     saturation: float = 1.0
     source: str = ""
