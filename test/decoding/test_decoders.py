@@ -10,6 +10,7 @@ from vla_simd_ros.decoding.parallel import ParallelDecoder
 
 def test_each_decoder_has_what_it_uses() -> None:
     made = {name: make_decoder(name, block=5, sigma=0.6, max_passes=9) for name in DECODERS}
+    assert made.pop("auto").name == "auto"
     assert made == {
         "autoregressive": ParallelDecoder("autoregressive", 1, 0.0, 9),
         "jacobi": ParallelDecoder("jacobi", 5, 0.0, 9),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+from vla_simd_ros.decoding.auto import AutoDecoder
 from vla_simd_ros.decoding.base import Clock, Decoder, DecodingError
 from vla_simd_ros.decoding.parallel import ParallelDecoder
 
-DECODERS = ("autoregressive", "jacobi", "early_exit")
+DECODERS = ("autoregressive", "jacobi", "early_exit", "auto")
 
 DEFAULT_BLOCK = 16
 DEFAULT_SIGMA = 0.5
@@ -25,7 +26,8 @@ def make_decoder(
 ) -> Decoder:
     """The decoder ``name``: "autoregressive" (one token after the other), "jacobi" (blocks of ``block``
     tokens, each until its fixed point), or "early_exit" (until every token of a block has a probability of
-    ``sigma``, at the latest until the fixed point).
+    ``sigma``, at the latest until the fixed point), or "auto" (autoregressive, or jacobi with the block of up
+    to ``block`` tokens that turns out to be fastest).
 
     What a decoder has no use for is ignored, so that they can be exchanged. Raises :class:`DecodingError` for
     a name or a value that does not exist.
@@ -34,6 +36,20 @@ def make_decoder(
         raise DecodingError(f"decoder '{name}' is unknown, expected one of {', '.join(DECODERS)}")
     if name == "early_exit" and sigma == 0:
         raise DecodingError("sigma is 0, expected a probability above 0 for decoder 'early_exit'")
+    if name == "auto":
+
+        def make(size: int) -> Decoder:
+            return make_decoder(
+                "autoregressive" if size == 1 else "jacobi",
+                block=size,
+                max_passes=max_passes,
+                initialization=initialization,
+                seed=seed,
+                clock=clock,
+            )
+
+        make(block)  # refuses values that do not exist
+        return AutoDecoder(block, make, clock=clock)
     return ParallelDecoder(
         name=name,
         block=1 if name == "autoregressive" else block,
