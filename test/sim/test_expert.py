@@ -136,6 +136,28 @@ def test_out_of_reach_it_waits(scene: TaskScene) -> None:
     np.testing.assert_allclose(commands[-1][:5], HOME[:5], atol=1e-6)
 
 
+@pytest.mark.parametrize("angle", [0.4, 2.5, 4.6])
+def test_forgives_being_wrong_by_a_centimetre(scene: TaskScene, angle: float) -> None:
+    error = (0.010 * np.cos(angle), 0.010 * np.sin(angle), 0.004)
+    expert = Expert(scene, INSTRUCTIONS[1], error=error)
+    heights = []
+    while not expert.done and len(heights) < LIMIT:
+        scene.robot.set_command(expert.command())
+        scene.robot.step(PERIOD)
+        heights.append(scene.robot.snapshot().cubes[0, 2])
+    assert scene.achieved() == {INSTRUCTIONS[1]}
+    lifted = np.array(heights) > 0.03
+    assert np.diff(lifted.astype(int)).tolist().count(1) == 1, "at the first attempt"
+
+
+def test_misses_when_it_is_wrong_by_more_than_the_jaws_forgive(scene: TaskScene) -> None:
+    expert = Expert(scene, INSTRUCTIONS[1], error=(0.0, 0.05, 0.0))
+    for _ in range(60):
+        scene.robot.set_command(expert.command())
+        scene.robot.step(PERIOD)
+    assert scene.robot.snapshot().cubes[0, 2] < 0.02
+
+
 def test_unknown_instruction(scene: TaskScene) -> None:
     with pytest.raises(SimulationError, match="instruction: got 'dance'"):
         Expert(scene, "dance")

@@ -36,6 +36,13 @@ def add_parser(commands: Any) -> None:
         metavar="RAD",
         help="by how much the joints' targets are pushed at most; 0: never (default: 0.08)",
     )
+    parser.add_argument(
+        "--missed",
+        type=float,
+        default=0.3,
+        metavar="SHARE",
+        help="of the demonstrations: those that begin in the middle of a grasp that misses (default: 0.3)",
+    )
     parser.add_argument("--video", action="store_true", help="pictures as MP4 (AV1) instead of PNG")
     parser.add_argument("--resume", action="store_true", help="go on with a dataset until it has N episodes")
     parser.add_argument("--renderer", default="auto", help="auto, egl or opencv (default: auto)")
@@ -43,9 +50,11 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record, telling at least every few seconds how far it is."""
+    from vla_simd_ros.sim.demonstrations import Disturbances
     from vla_simd_ros.sim.recording import Recording, Settings
 
-    settings = Settings(args.episodes, args.seed, args.size, args.noise, args.video, args.renderer)
+    disturbances = Disturbances(args.noise, args.missed)
+    settings = Settings(args.episodes, args.seed, args.size, disturbances, args.video, args.renderer)
     recording = Recording(args.out, settings, resume=args.resume)
     if recording.episodes:
         print(f"going on after {recording.episodes} episodes", flush=True)

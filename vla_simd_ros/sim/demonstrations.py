@@ -15,6 +15,7 @@ import numpy.typing as npt
 from vla_simd_ros.sim.arm import JOINT_NAMES, LOWER, UPPER
 from vla_simd_ros.sim.expert import Expert
 from vla_simd_ros.sim.inverse_kinematics import Unreachable, point_down_at
+from vla_simd_ros.sim.physics import SimulationError
 from vla_simd_ros.sim.scene import CAMERAS
 from vla_simd_ros.sim.tasks import CONTROL_RATE, INSTRUCTIONS, TaskScene, goal_of, random_place
 
@@ -33,6 +34,12 @@ _PUSHED = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.3])
 """By joint, times the amplitude: a hard push of the jaws would lose the cube each time."""
 
 
+# Metres by which an attempt that misses is off, and seconds after which it is taken over: between the way
+# down and the way up.
+_MISSED_BY = (0.012, 0.045)
+_MISSED_AT = (0.8, 2.4)
+
+
 @dataclass(frozen=True)
 class Step:
     """One frame: what is seen and measured, and what the expert then wants."""
@@ -42,19 +49,36 @@ class Step:
     action: Array
 
 
-def demonstrate(
-    scene: TaskScene, instruction: str, generator: np.random.Generator, push: float
-) -> list[Step] | None:
-    """The frames of one solution at `CONTROL_RATE`; None when it failed.
+@dataclass(frozen=True)
+class Disturbances:
+    """What makes demonstrations harder than a solution from home.
 
     push: radians by which the targets are pushed at most, in every other demonstration
+    missed: share of the demonstrations that begin in the middle of a grasp that misses
     """
-    prepare = _STARTS[int(generator.choice(len(_STARTS), p=_SHARES))]
+
+    push: float = 0.08
+    missed: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.push <= 1.0:
+            raise SimulationError(f"push: got {self.push} rad, expected 0 to 1")
+        if not 0.0 <= self.missed <= 1.0:
+            raise SimulationError(f"share of missed grasps: got {self.missed}, expected 0 to 1")
+
+
+def demonstrate(
+    scene: TaskScene, instruction: str, generator: np.random.Generator, disturbances: Disturbances
+) -> list[Step] | None:
+    """The frames of one solution at `CONTROL_RATE`; None when it failed."""
+    missed = disturbances.missed
+    shares = [*((1.0 - missed) * share for share in _SHARES), missed]
+    prepare = (*_STARTS, _astray)[int(generator.choice(len(shares), p=shares))]
     scene.reset(int(generator.integers(2**62)))
     prepare(scene, instruction, generator)
     if instruction in scene.achieved():
         return None
-    pushes = _pushes(generator, push if generator.random() < 0.5 else 0.0)
+    pushes = _pushes(generator, disturbances.push if generator.random() < 0.5 else 0.0)
     expert = Expert(scene, instruction)
     steps: list[Step] = []
     rest = round(_REST * CONTROL_RATE)
@@ -116,6 +140,13 @@ def _midway(scene: TaskScene, instruction: str, generator: np.random.Generator) 
     _work(scene, other, generator.uniform(0.2, 3.2))
 
 
+def _astray(scene: TaskScene, instruction: str, generator: np.random.Generator) -> None:
+    """In the middle of an attempt that aims beside the cube: it is missed, pushed or badly held."""
+    angle, distance = generator.uniform(0.0, 2.0 * np.pi), generator.uniform(*_MISSED_BY)
+    error = (distance * np.cos(angle), distance * np.sin(angle), generator.uniform(-0.006, 0.010))
+    _work(scene, instruction, generator.uniform(*_MISSED_AT), error)
+
+
 def _later(scene: TaskScene, instruction: str, generator: np.random.Generator) -> None:
     """After another goal has been reached that leaves this one possible."""
     goal = goal_of(instruction)
@@ -123,8 +154,8 @@ def _later(scene: TaskScene, instruction: str, generator: np.random.Generator) -
     _work(scene, others[int(generator.integers(len(others)))], TIME_LIMIT)
 
 
-def _work(scene: TaskScene, instruction: str, seconds: float) -> None:
-    expert = Expert(scene, instruction)
+def _work(scene: TaskScene, instruction: str, seconds: float, error: npt.ArrayLike = (0.0, 0.0, 0.0)) -> None:
+    expert = Expert(scene, instruction, error=error)
     for _ in range(round(seconds * CONTROL_RATE)):
         _control(scene, expert.command())
         if expert.done:
@@ -134,4 +165,4 @@ def _work(scene: TaskScene, instruction: str, seconds: float) -> None:
 _Start = Callable[[TaskScene, str, np.random.Generator], None]
 _STARTS: tuple[_Start, ...] = (_at_home, _elsewhere, _midway, _later)
 _SHARES = (0.5, 0.2, 0.15, 0.15)
-"""How many of the demonstrations start in each way."""
+"""How many of the demonstrations, of those that begin with no grasp that misses, start in each way."""

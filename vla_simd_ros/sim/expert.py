@@ -61,9 +61,13 @@ _HOLDING = (_Stage.LIFT, _Stage.CARRY, _Stage.LOWER)
 class Expert:
     """Solves one instruction in a scene, from wherever the scene is."""
 
-    def __init__(self, scene: TaskScene, instruction: str) -> None:
-        """Raises SimulationError for an unknown instruction."""
+    def __init__(self, scene: TaskScene, instruction: str, *, error: npt.ArrayLike = (0.0, 0.0, 0.0)) -> None:
+        """error: metres by which it believes cubes and pads to be elsewhere than they are, x, y and z.
+
+        Raises SimulationError for an unknown instruction.
+        """
         self._scene = scene
+        self._error: Array = np.asarray(error, dtype=np.float64)
         self._instruction = instruction
         self._goal = goal_of(instruction)
         self._cube = CUBES.index(self._goal.cube)
@@ -86,10 +90,11 @@ class Expert:
         world = self._scene.robot.snapshot()
         self._positions = world.positions
         self._moving = world.velocities
-        self._place: Array = world.cubes[self._cube, :3]
+        believed = world.cubes[:, :3] + self._error
+        self._place: Array = believed[self._cube]
         hand = forward_kinematics(world.positions)["gripper_body"]
         self._grip: Array = (hand @ (_GRIPPED[0], 0.0, _GRIPPED[1], 1.0))[:3]
-        self._cubes_in_hand: Array = (world.cubes[:, :3] - self._grip) @ hand[:3, :3]
+        self._cubes_in_hand: Array = (believed - self._grip) @ hand[:3, :3]
         self._in_hand: Array = self._cubes_in_hand[self._cube]
 
     def _held(self) -> int | None:
@@ -162,13 +167,14 @@ class Expert:
 
     def _target(self) -> Array:
         stage, (x, y) = self._stage, self._place[:2]
-        pad_x, pad_y = self._goal.pad.center
+        pad_x, pad_y = self._goal.pad.center + self._error[:2]
+        grasp, release = _GRASP + self._error[2], _RELEASE + self._error[2]
         if stage is _Stage.APPROACH:
             return self._pose((x, y, _HOVER), _BETWEEN, _OPEN)
         if stage is _Stage.PUT_DOWN:
-            return self._pose((self._grip[0], self._grip[1], _RELEASE), _GRIPPED, _CLOSED)
+            return self._pose((self._grip[0], self._grip[1], release), _GRIPPED, _CLOSED)
         if stage is _Stage.DESCEND:
-            return self._pose((x, y, _GRASP), _BETWEEN, _OPEN)
+            return self._pose((x, y, grasp), _BETWEEN, _OPEN)
         if stage is _Stage.GRASP:
             return self._stay(_CLOSED)
         if stage is _Stage.LIFT:
@@ -176,7 +182,7 @@ class Expert:
         if stage is _Stage.CARRY:
             return self._pose((pad_x, pad_y, _CARRY), _GRIPPED, _CLOSED)
         if stage is _Stage.LOWER:
-            return self._pose((pad_x, pad_y, _RELEASE), _GRIPPED, _CLOSED)
+            return self._pose((pad_x, pad_y, release), _GRIPPED, _CLOSED)
         if stage is _Stage.RELEASE:
             return self._stay(_OPEN)
         if stage is _Stage.RISE:

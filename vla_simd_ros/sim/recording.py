@@ -13,7 +13,7 @@ from vla_simd_ros.datasets.errors import DatasetError
 from vla_simd_ros.datasets.layout import Feature
 from vla_simd_ros.datasets.writer import DatasetWriter, Frame
 from vla_simd_ros.sim.arm import JOINT_NAMES
-from vla_simd_ros.sim.demonstrations import Step, demonstrate
+from vla_simd_ros.sim.demonstrations import Disturbances, Step, demonstrate
 from vla_simd_ros.sim.physics import SimulationError
 from vla_simd_ros.sim.scene import CAMERAS
 from vla_simd_ros.sim.tasks import CONTROL_RATE, INSTRUCTIONS, TaskScene
@@ -28,20 +28,18 @@ _FLUSH_S = 20.0
 
 @dataclass(frozen=True)
 class Settings:
-    """What to record: `episodes` in all; `size` is height and width in pixels, `push` in radians."""
+    """What to record: `episodes` in all; `size` is height and width in pixels."""
 
     episodes: int
     seed: int
     size: tuple[int, int]
-    push: float
+    disturbances: Disturbances
     video: bool = False
     renderer: str = "auto"
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
             raise SimulationError(f"episodes: got {self.episodes}, expected at least 1")
-        if not 0.0 <= self.push <= 1.0:
-            raise SimulationError(f"push: got {self.push} rad, expected 0 to 1")
 
 
 class Recording:
@@ -95,7 +93,7 @@ class Recording:
         instruction = INSTRUCTIONS[number % len(INSTRUCTIONS)]
         for attempt in range(_ATTEMPTS):
             generator = np.random.default_rng((self._settings.seed, number, attempt))
-            steps = demonstrate(scene, instruction, generator, self._settings.push)
+            steps = demonstrate(scene, instruction, generator, self._settings.disturbances)
             if steps is not None:
                 return steps
             self.failed += 1
