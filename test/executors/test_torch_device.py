@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -308,3 +309,13 @@ def test_a_cuda_device_is_taken_where_there_is_one(
         assert torch.backends.cudnn.allow_tf32 == (before and not there)
     finally:
         torch.backends.cudnn.allow_tf32 = before
+
+
+def test_the_stand_in_has_what_pytorch_has(torch: Any) -> None:
+    for name in [name for name in vars(Cuda) if not name.startswith("_")]:
+        assert hasattr(torch.cuda, name), name
+    for kind, own in (("Stream", Stream), ("Event", Event), ("CUDAGraph", Graph)):
+        for name in [name for name in vars(own) if not name.startswith("_")]:
+            assert hasattr(getattr(torch.cuda, kind), name), f"{kind}.{name}"
+    taken = inspect.signature(torch.cuda.graph).parameters
+    assert {"pool", "stream", "capture_error_mode"} <= set(taken)

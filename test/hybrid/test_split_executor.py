@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,14 @@ from small_checkpoints import small_options
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import make_checkpoint
-from vla_simd_ros.executors.base import Cancelled
+from vla_simd_ros.executors.base import Cancelled, Executable, Late
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.graph.errors import GraphError
-from vla_simd_ros.graph.ir import Lifetime
+from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
 from vla_simd_ros.graph.partition import cut_points
+from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.hybrid.split_executor import SplitExecutable, SplitExecutor
 from vla_simd_ros.inference import Policy
 
@@ -103,3 +105,62 @@ def test_tensors_of_either_side_are_there(folder: Path) -> None:
     assert np.isfinite(executable.tensor(action)).all()
     with pytest.raises(KeyError):
         executable.tensor(policy.compiled.programs[Lifetime.QUERY].ops[0].output)
+
+
+class Sending:
+    """A side's programs, whose results are waited for once they are looked at."""
+
+    def __init__(self, inner: Executable) -> None:
+        self._inner = inner
+        self._results: dict[str, Array] = {}
+        self.waited = 0
+
+    def run(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        return self._inner.run(lifetime, inputs)
+
+    def tensor(self, tensor: Tensor) -> Array:
+        return self._inner.tensor(tensor)
+
+    def start(self, lifetime: Lifetime, inputs: Mapping[str, Array]) -> Late:
+        self._results = self.run(lifetime, inputs)
+        return self
+
+    def again(self, lifetime: Lifetime) -> None:
+        raise AssertionError("a frame is computed once")
+
+    def deliver(self, lifetime: Lifetime) -> Late:
+        raise AssertionError("a frame is delivered once")
+
+    def wait(self) -> dict[str, Array]:
+        self.waited += 1
+        return self._results
+
+
+class SendingExecutor(SimdExecutor):
+    def __init__(self) -> None:
+        super().__init__(threads=1)
+        self.loaded: list[Sending] = []
+
+    def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> Sending:  # type: ignore[override]
+        self.loaded.append(Sending(super().load(compiled)))
+        return self.loaded[-1]
+
+
+def test_the_second_side_waits_for_what_crosses_and_the_first_does_not(folder: Path) -> None:
+    _, (after, *_) = split(folder)
+    first = SendingExecutor()
+    policy = Policy(load_checkpoint(folder), SplitExecutor(first, SimdExecutor(threads=1), [after]))
+    policy.set_instruction("go")
+    executable = policy.executable
+    assert isinstance(executable, SplitExecutable)
+    (case,) = random_cases(load_checkpoint(folder), 1, seed=3)
+    request = policy.request(case.observation, noise=case.noise)
+    crossing = executable.prefix(after, request.values)
+    (sending,) = first.loaded
+    crossed = [tensor.name for tensor in executable.partition(after).boundary]
+    assert sending.waited == 0 and crossed
+    executable.suffix(after, crossing)
+    assert sending.waited > 0
+    assert set(crossed) | set(request.values) == set(crossing) and len(crossing) == len(set(crossing))
+    for name, value in request.values.items():
+        assert crossing[name] is value
