@@ -164,7 +164,7 @@ def _matrix_values(file: GgufFile, tied: bool) -> int:
 
 
 def passes_json(report: PassReport, model: Mapping[str, str], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """The report as JSON values; :func:`vla_simd_ros.tuning.pass_costs.read_pass_costs` reads them."""
+    """The report as JSON values."""
     return {
         "model": dict(model),
         "isa": report.isa,

@@ -6,12 +6,9 @@ A pass reads all weights once, whatever its tokens: from the time of one token t
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 
 class PassCostError(ValueError):
@@ -59,29 +56,8 @@ class PassCosts:
         return min(ms_per_token, key=lambda block: (ms_per_token[block], block))
 
     def to_json(self) -> dict[str, float]:
-        """For :meth:`from_json`."""
+        """As JSON has them."""
         return {str(tokens): ms for tokens, ms in self.ms_by_tokens.items()}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> PassCosts:
-        """Raises PassCostError for what is no such costs."""
-        try:
-            return cls({int(tokens): float(ms) for tokens, ms in values.items()})
-        except (AttributeError, TypeError, ValueError) as error:
-            raise PassCostError(f"{values!r} are no costs of passes: {error}") from None
-
-
-def read_pass_costs(path: Path, form: str = "stored") -> PassCosts:
-    """The costs in a file that ``vla_simd bench MODEL --passes --json`` wrote, of weights in ``form``."""
-    try:
-        forms = json.loads(path.read_text())["pass_ms"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PassCostError(f"{path}: no costs of passes in it: {error!r}") from None
-    if not isinstance(forms, dict):
-        raise PassCostError(f"{path}: 'pass_ms' is {forms!r}, expected costs by the form of weights")
-    if form not in forms:
-        raise PassCostError(f"{path}: no weights kept as '{form}', expected one of {', '.join(forms)}")
-    return PassCosts.from_json(forms[form])
 
 
 def measure_passes(run: Callable[[int], float], sizes: Sequence[int], repeats: int) -> PassCosts:
