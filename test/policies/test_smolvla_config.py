@@ -11,6 +11,7 @@ import pytest
 from small_checkpoints import with_config
 
 from vla_simd_ros.checkpoints import Checkpoint, CheckpointError, load_checkpoint
+from vla_simd_ros.policies.blocks.llama import LlamaConfig
 from vla_simd_ros.policies.smolvla_config import ExpertLayer, read_smolvla_config
 
 Open = Callable[..., Checkpoint]
@@ -18,8 +19,8 @@ Open = Callable[..., Checkpoint]
 
 def test_sizes_are_those_of_the_stored_networks(checkpoint: Open) -> None:
     config = read_smolvla_config(checkpoint("smolvla"))
-    assert dataclasses.astuple(config.text) == (40, 4, 2, 8, 48, 1e-5)
-    assert dataclasses.astuple(config.expert) == (20, 4, 2, 8, 256, 1e-5)
+    assert config.text == LlamaConfig(40, 4, 2, 8, 48, 1e-5)
+    assert config.expert == LlamaConfig(20, 4, 2, 8, 256, 1e-5)
     assert dataclasses.astuple(config.vision) == (24, 3, 40, 2, 8, 4, 1e-6, False)
     assert (config.shuffle, config.vocabulary, config.image_size) == (2, 600, (32, 32))
     assert config.expert_layers == tuple(ExpertLayer(i, i % 2 == 0) for i in range(4))
