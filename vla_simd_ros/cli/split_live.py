@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -62,7 +63,9 @@ def run_live_study(args: argparse.Namespace, prefix: str, costs: StageCosts) -> 
     from vla_simd_ros.hybrid.machine_state import MachineState
 
     schedule = Schedule(args.loaded, args.loads, args.live / len(args.loads))
-    first, last = args.zone or _zone_of(costs, [schedule.resources(load) for load in args.loads])
+    limits = {"prefix_memory": args.gpu_memory, "suffix_memory": args.cpu_memory}
+    states = [dataclasses.replace(schedule.resources(load), **limits) for load in args.loads]
+    first, last = args.zone or zone_of(costs, states)
     loader = _loader(args, prefix, costs, (first, last))
     places = loader.places
     machine = MachineState.of_this(cpus=places[1].cpus)
@@ -123,15 +126,17 @@ def _loader(args: argparse.Namespace, prefix: str, costs: StageCosts, zone: tupl
         return HybridLoader(options, os.sched_getaffinity(0))
 
 
-def _zone_of(costs: StageCosts, states: Sequence[Resources]) -> tuple[int, int]:
-    """From the least to the most blocks that the best cut has under the loads, and one more either way."""
+def zone_of(costs: StageCosts, states: Sequence[Resources]) -> tuple[int, int]:
+    """From the least to the most blocks that the best cut has under the loads, and one more either way, where
+    that can be. Raises CostError where no cut can."""
     candidates = [
         [split for split in splits(costs, state) if 0 < split.blocks < len(costs.blocks)] for state in states
     ]
     if not candidates[0]:
         raise CostError("the policy has one block only, expected one that can be cut")
-    best = [best_split(splits_there).blocks for splits_there in candidates]
-    return max(1, min(best) - 1), min(len(costs.blocks) - 1, max(best) + 1)
+    best = [best_split(there).blocks for there in candidates]
+    possible = [split.blocks for split in candidates[0] if not split.obstacles]
+    return max(possible[0], min(best) - 1), min(possible[-1], max(best) + 1)
 
 
 def _some(first: int, last: int) -> list[int]:
