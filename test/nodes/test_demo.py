@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,41 @@ def test_demo(checkpoint: Path, tmp_path: Path) -> None:
     assert f"so execution is {report['mode']}" in done.stdout
     assert "query in total" in done.stdout
     assert f"impact from {checkpoint}" in done.stdout
+
+
+def test_typed_lines_become_instructions(checkpoint: Path, tmp_path: Path) -> None:
+    """Lines are sent when the demo asks for them, so that no machine is too slow for them."""
+    process = subprocess.Popen(
+        command(checkpoint, tmp_path, "--typed", "--duration", "8", "--threads", "1"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    watchdog = threading.Timer(PATIENCE, process.kill)
+    watchdog.start()
+    try:
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "type another instruction" in line:
+                process.stdin.write("\nlift the \x1b[A lid\n" + "x" * 5000 + "\nopen the drawer\n")
+                process.stdin.close()
+        assert process.wait() == 0, "".join(said)
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.wait()
+    told = "".join(said)
+    assert "typed line is no instruction: it is empty" in told
+    assert "has characters that cannot be printed" in told
+    assert "it has 5000 characters, expected at most" in told
+    assert "typed instruction: 'open the drawer'" in told
+    recording = json.loads((tmp_path / "recording.json").read_text())
+    # The one that was planned for half-way is not given any more.
+    assert [text for _, text in recording["instructions"]] == ["pick up the red cube", "open the drawer"]
+    assert json.loads((tmp_path / "results.json").read_text())["report"]["epochs"] == 2
 
 
 def test_a_study_of_delays(checkpoint: Path, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def request_(tmp_path: Path, encoder: Path) -> Request:
     from vla_simd_ros.training.session import Request
 
-    return Request("impact", Memory(), "memory", tmp_path / "run", SETTINGS, TRAINING, encoder)
+    return Request("impact", Memory(), ["memory"], tmp_path / "run", SETTINGS, TRAINING, encoder)
 
 
 def train(request: Request, said: list[str] | None = None) -> Path:

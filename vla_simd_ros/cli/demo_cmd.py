@@ -54,6 +54,11 @@ def add_parser(commands: Any) -> None:
         help="what the arm is to do; given twice, the second one replaces the first half-way",
     )
     parser.add_argument(
+        "--typed",
+        action=argparse.BooleanOptionalAction,
+        help="take lines of standard input as new instructions (default: if it is a terminal)",
+    )
+    parser.add_argument(
         "--mode", choices=("lagged", "time_aligned"), help="how chunks are executed (default: what C2 allows)"
     )
     parser.add_argument("--control-rate", type=float, metavar="HZ", help="commands per second (default: 30)")
@@ -170,6 +175,8 @@ def _study(args: argparse.Namespace) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare, then replace this process by the one that runs the demo; its exit status is the demo's."""
+    if args.typed and _study(args):
+        raise DemoUnavailable("--typed is for a run of one policy, not for a study")
     require(*(("rclpy",) if args.transport_check else SIMULATED))
     if args.transport_check:
         return become("transport_check", json.dumps(_transport_settings(args)))
@@ -223,6 +230,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         "config": str(package_folder("config")),
         "study": study,
         "hybrid": args.hybrid,
+        "typed": not study and (sys.stdin.isatty() if args.typed is None else args.typed),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ def add_parser(commands: Any) -> None:
         " keeps what was learned.",
     )
     parser.add_argument("policy", choices=("impact", "act"), help="act takes no instruction")
-    parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="LeRobot dataset")
+    parser.add_argument(
+        "--data", required=True, type=Path, nargs="+", metavar="DIR", help="LeRobot datasets of one robot"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the run")
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     parser.add_argument(
@@ -90,14 +93,15 @@ def run(args: argparse.Namespace) -> int:
 
     from vla_simd_ros.datasets.lerobot_v3 import open_dataset
     from vla_simd_ros.training.session import Request, Session
+    from vla_simd_ros.training.several import Several
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     given = _given(args.config)
     request = Request(
         policy=args.policy,
-        dataset=open_dataset(args.data),
-        data=str(args.data),
+        dataset=Several([open_dataset(folder) for folder in args.data]),
+        data=[str(folder) for folder in args.data],
         folder=args.out,
         settings={**given.get("settings", {}), **dict(args.set), **asked_rates(args)},
         training={**given.get("training", {}), **asked_recipe(args)},
@@ -107,6 +111,9 @@ def run(args: argparse.Namespace) -> int:
         resume=args.resume,
         device=args.device,
     )
+    # SIGINT too: a process started in the background of a script ignores it otherwise.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     session = Session(request, _say)
     folder = session.train(log_every=args.log_every, save_every_s=args.save_every)
     _say(f"{folder}: {args.policy} after {session.steps_taken} steps")
@@ -130,6 +137,10 @@ def asked_rates(args: argparse.Namespace) -> dict[str, float]:
     backbone = args.lr if args.lr_backbone is None else args.lr_backbone
     rates = {"optimizer_lr": args.lr, "optimizer_lr_backbone": backbone}
     return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _say(text: str) -> None:

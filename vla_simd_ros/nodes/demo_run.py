@@ -24,8 +24,10 @@ from vla_simd_ros.nodes.demo_recorder import DemoRecorder
 from vla_simd_ros.nodes.demo_recording import Recording
 from vla_simd_ros.nodes.demo_report import Report, summarize
 from vla_simd_ros.nodes.node_requests import NodeRequests, Pending
+from vla_simd_ros.nodes.policy_settings import instruction_problem
 from vla_simd_ros.sim.arm import JOINT_NAMES
 from vla_simd_ros.sim.scene import CAMERAS
+from vla_simd_ros.sim.typed_lines import TypedLines
 
 SIM, POLICY, EXECUTOR = "robot_sim_node", "policy_node", "chunk_executor_node"
 _HYBRID = "hybrid_scheduler_node"  # takes the policy node's place, and its name
@@ -66,6 +68,7 @@ class DemoSettings:
     config: folder of the parameter files
     study: which series of runs to make instead of one, with its values; empty: none
     hybrid: whether the policy is shared between two executors
+    typed: whether lines of standard input are instructions too
     """
 
     checkpoint: str
@@ -77,6 +80,7 @@ class DemoSettings:
     config: Path
     study: dict[str, Any] = field(default_factory=dict)
     hybrid: bool = False
+    typed: bool = False
 
     @classmethod
     def from_json(cls, text: str) -> DemoSettings:
@@ -94,6 +98,8 @@ class DemoRun:
         self._group = group
         self._say = say
         self._recording = Recording(list(JOINT_NAMES))
+        self._typed: TypedLines | None = None
+        self._was_told = False
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
         self._node = DemoRecorder(self._recording, list(CAMERAS))
         self._requests = NodeRequests(self._node, time.monotonic)
@@ -165,12 +171,29 @@ class DemoRun:
         recording, duration = self._recording, self._settings.duration
         recording.begin(self._node.now)
         self._say(f"running for {duration:g} s with the instruction '{self._settings.instructions[0]}'")
+        if self._settings.typed:
+            self._typed = TypedLines(sys.stdin.fileno())
+            self._say("type another instruction and press return to change it")
         self._spin(duration / 2.0, self._progress)
-        for text in self._settings.instructions[1:]:
+        # Who typed one does not want it replaced by one that was planned before.
+        planned = self._settings.instructions[1:] if not self._was_told else []
+        for text in planned:
             self._say(f"new instruction: '{text}'")
             self._node.instruct(text)
         self._spin(duration / 2.0, self._progress)
         recording.end = self._node.now
+        self._typed = None
+
+    def _follow_typed(self) -> None:
+        """Publishes what has been typed since the last call."""
+        for line in self._typed.take() if self._typed else ():
+            text = line.strip()
+            if problem := typed_problem(text):
+                self._say(f"typed line is no instruction: {problem}")
+                continue
+            self._was_told = True
+            self._say(f"typed instruction: '{text}'")
+            self._node.instruct(text)
 
     def _wind_down(self) -> None:
         """Stops the parts one after the other and collects their last counts."""
@@ -196,6 +219,7 @@ class DemoRun:
     def _turn(self) -> None:
         self._executor.spin_once(timeout_sec=0.1)
         self._group.check()
+        self._follow_typed()
 
     def _wait(self, condition: Callable[[], bool], timeout: float, node: str, what: str) -> None:
         start = said = time.monotonic()
@@ -275,6 +299,11 @@ def describe_hybrid(state: HybridState) -> str:
         f"{state.latency_ms:.1f} ms each; {state.frames_finished} frames of {state.frames_submitted}, "
         f"dropped: {dropped or 'none'}; {state.restarts} restarts"
     )
+def typed_problem(text: str) -> str | None:
+    """Why what was typed cannot be followed, or None."""
+    if not text.isprintable():
+        return f"{text!r} has characters that cannot be printed, expected plain text"
+    return instruction_problem(text)
 
 
 def plain(value: Any) -> Any:

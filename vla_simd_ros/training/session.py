@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class Request:
 
     policy: str
     dataset: Frames
-    data: str
+    data: Sequence[str]
     folder: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Session:
         self._statistics = self._read_statistics(request.resume, data)
         self._record: dict[str, Any] = {
             "policy": request.policy,
-            "data": request.data,
+            "data": list(request.data),
             "episodes": len(data.episodes) - len(self._held_out),
             "held_out_episodes": sorted(self._held_out),
             "frames": len(data.episode),
