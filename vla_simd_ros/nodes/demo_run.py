@@ -299,6 +299,8 @@ def describe_hybrid(state: HybridState) -> str:
         f"{state.latency_ms:.1f} ms each; {state.frames_finished} frames of {state.frames_submitted}, "
         f"dropped: {dropped or 'none'}; {state.restarts} restarts"
     )
+
+
 def typed_problem(text: str) -> str | None:
     """Why what was typed cannot be followed, or None."""
     if not text.isprintable():
