@@ -207,3 +207,12 @@ def test_this_machine_tells_how_busy_its_cores_are() -> None:
         ended.set()
         thread.join()
     assert load is not None and 0.0 <= load <= 1.0
+
+
+def test_the_stand_in_has_what_the_package_has() -> None:
+    pynvml = pytest.importorskip("pynvml")
+    for name in [name for name in vars(Nvml) if name.startswith("nvml")]:
+        assert callable(getattr(pynvml, name)), name
+    fields = [name for name, _ in pynvml.c_nvmlProcessUtilizationSample_t._fields_]
+    assert {"pid", "smUtil", "timeStamp"} <= set(fields)
+    assert "gpu" in [name for name, _ in pynvml.c_nvmlUtilization_t._fields_]
