@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_world import LEFT, RIGHT, DeafPolicy, LinePolicy, LineWorld
+from small_world import LEFT, RIGHT, BrokenPolicy, DeafPolicy, LinePolicy, LineWorld
 
 from vla_simd_ros.evaluation.episodes import plan
 from vla_simd_ros.evaluation.execution import Execution
@@ -64,6 +64,15 @@ def test_the_animation_is_of_the_first_condition_and_stages_are_closed(tmp_path:
         gallery.show(LineWorld(), outcome(policy, 4))
     assert len(said) == 1 and "front.gif, 0.0" in said[0]
     assert [each.closed for each in stages] == [True]
+
+
+def test_an_animation_of_nothing_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    gallery = Gallery(lambda same: same, None, tmp_path / "front.gif", said.append)
+    gallery.show(LineWorld(), outcome(BrokenPolicy(), 2))
+    assert said == [
+        f"no animation: {tmp_path / 'front.gif'}: no episode succeeded, expected at least one to show"
+    ]
 
 
 def test_a_world_that_is_its_own_stage_stays_open(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from vla_simd_ros.evaluation.episodes import plan, shuffled
 from vla_simd_ros.evaluation.execution import Delay, Execution
 from vla_simd_ros.evaluation.policy_pilot import PolicyPilot
 from vla_simd_ros.evaluation.session import Condition, Outcome, evaluate, labels
-from vla_simd_ros.evaluation.world import Limits
+from vla_simd_ros.evaluation.world import Episode, Limits
 
 TEXTS = (LEFT, RIGHT)
 
@@ -80,3 +80,26 @@ def test_a_slow_episode_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate(Condition("line", "", execution), Slow(), pilot, plan(1, TEXTS), Limits(2), said.append)
     assert "episode 1 of 1, control step 0; 0 of 0 succeeded" in said[0]
     assert said[-1] == "  0/1, 0.0% (0% to 79%) of the episodes succeeded"
+
+
+class Interrupted(LineWorld):
+    """Somebody presses Ctrl-C at the start of an episode."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._at = at
+
+    def begin(self, episode: Episode) -> None:
+        if episode.number == self._at:
+            raise KeyboardInterrupt
+        super().begin(episode)
+
+
+def test_an_interruption_keeps_the_episodes_before_it() -> None:
+    execution = Execution()
+    pilot = PolicyPilot(LinePolicy(), execution)
+    condition = Condition("line", "", execution)
+    found = evaluate(condition, Interrupted(2), pilot, plan(5, TEXTS), Limits(60), lambda _: None)
+    assert found.interrupted and found.success.trials == 2
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(condition, Interrupted(0), pilot, plan(5, TEXTS), Limits(60), lambda _: None)

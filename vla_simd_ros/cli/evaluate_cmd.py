@@ -216,6 +216,8 @@ def _evaluate(args: argparse.Namespace, request: Request) -> int:
         checkpoints = [describe_checkpoint(Path(folder)) for folder in request.checkpoints]
         conditions = {"machine": machine, "checkpoints": checkpoints}
         args.json.write_text(json.dumps(to_json(outcomes, conditions), indent=1) + "\n")
+    if outcomes[-1].interrupted:
+        raise KeyboardInterrupt  # the exit status tells that there was more to come
     return 0
 
 

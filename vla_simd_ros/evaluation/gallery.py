@@ -44,12 +44,20 @@ class Gallery:
             if self._folder is not None:
                 write_examples(stage, outcome, self._folder, self._say)
             if self._animation is not None:
-                size = write_animation(stage, outcome.results, self._animation)
-                self._say(f"wrote {self._animation}, {size / 1e6:.2f} MB")
-                self._animation = None  # of the first condition
+                self._animate(stage, outcome, self._animation)
         finally:
             if stage is not world:
                 stage.close()
+
+    def _animate(self, stage: World, outcome: Outcome, path: Path) -> None:
+        """Write the animation of the first condition; that there is none is no reason to lose the counts."""
+        self._animation = None
+        try:
+            size = write_animation(stage, outcome.results, path)
+        except EvaluationError as error:
+            self._say(f"no animation: {error}")
+            return
+        self._say(f"wrote {path}, {size / 1e6:.2f} MB")
 
 
 def write_examples(stage: World, outcome: Outcome, folder: Path, say: Say) -> list[Path]:

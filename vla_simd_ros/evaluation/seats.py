@@ -36,7 +36,9 @@ class Seat:
 
 
 def run(request: Request, say: Say, seen: Callable[[World, Outcome], None]) -> list[Outcome]:
-    """Run all conditions; ``seen`` is called with each outcome while its world is still there.
+    """Run all conditions, or those until one is interrupted.
+
+    ``seen`` is called with each outcome while its world is still there.
 
     Raises:
         EvaluationError, CheckpointError, CheckpointMismatch: what is asked for cannot be evaluated.
@@ -51,6 +53,8 @@ def run(request: Request, say: Say, seen: Callable[[World, Outcome], None]) -> l
                     told = replace(condition, shuffled=is_shuffled)
                     say(f"{told}: {len(episodes)} episodes")
                     outcomes.append(evaluate(told, seat.world, pilot, episodes, limits, say))
+                    if outcomes[-1].interrupted:
+                        return outcomes
                     seen(seat.world, outcomes[-1])
     return outcomes
 

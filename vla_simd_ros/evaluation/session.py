@@ -60,11 +60,15 @@ def labels(conditions: Sequence[Condition]) -> list[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A condition, and what became of its episodes; ``period_s`` is a control step in seconds."""
+    """A condition, and what became of its episodes; ``period_s`` is a control step in seconds.
+
+    ``interrupted``: somebody ended it before its last episode.
+    """
 
     condition: Condition
     results: tuple[Result, ...]
     period_s: float
+    interrupted: bool = False
 
     @property
     def success(self) -> Proportion:
@@ -97,8 +101,12 @@ def evaluate(
     limits: Limits,
     say: Say,
 ) -> Outcome:
-    """Run the episodes one after the other; ``say`` is told every few seconds how it goes."""
+    """Run the episodes one after the other; ``say`` is told every few seconds how it goes.
+
+    KeyboardInterrupt ends it with the episodes that there are, and is raised only where there is none.
+    """
     results: list[Result] = []
+    interrupted = False
     steps = [0]
 
     def status(seconds: float) -> None:
@@ -111,10 +119,15 @@ def evaluate(
     def watch(step: int) -> None:
         steps[0] = step
 
-    with heartbeat(status):
-        for episode in episodes:
-            watch(0)
-            results.append(run_episode(world, pilot, episode, limits, watch))
-    outcome = Outcome(condition, tuple(results), world.period_ns * 1e-9)
+    try:
+        with heartbeat(status):
+            for episode in episodes:
+                watch(0)
+                results.append(run_episode(world, pilot, episode, limits, watch))
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        interrupted = True
+    outcome = Outcome(condition, tuple(results), world.period_ns * 1e-9, interrupted)
     say(f"  {outcome.success} of the episodes succeeded")
     return outcome
