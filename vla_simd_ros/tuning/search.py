@@ -44,6 +44,7 @@ def alternatives(threads: int) -> dict[str, tuple[Any, ...]]:
     fewer = (threads - 1, threads // 2) if threads > 1 else ()
     tried = {
         "convolution": ("measured",),
+        "linear": ("direct",),
         "threads": tuple(dict.fromkeys(count for count in fewer if count)),
         "waiting": ("passive",),
         "schedule": ("static", "dynamic"),
