@@ -152,12 +152,13 @@ def bench() -> Iterator[Bench]:
 
 def test_frames_go_through_once_the_stages_are_ready(bench: Bench) -> None:
     bench.supervisor.submit("too early")
-    assert bench.drops == [(0, Drop.NO_PIPELINE)]
+    assert bench.supervisor.refuse() == 1
+    assert bench.drops == [(0, Drop.NO_PIPELINE), (1, Drop.NO_PIPELINE)]
     assert not bench.supervisor.waiting
     bench.run("wave")
     bench.frame()
     (result,) = bench.results
-    assert (result.number, result.value) == (1, ("frame 1", "first 0", "wave"))
+    assert (result.number, result.value) == (2, ("frame 2", "first 0", "wave"))
     assert bench.supervisor.mode is Mode.PIPELINE
     assert bench.supervisor.reason == ""
 

@@ -183,6 +183,10 @@ class PipelineSupervisor:
                 return running.submit(value)
             except PipelineError:
                 pass  # it was shut just now
+        return self.refuse()
+
+    def refuse(self) -> int:
+        """Count a frame that came while nothing computed, and was not kept; its number."""
         number = self._ledger.submitted()
         self._ledger.dropped(Drop.NO_PIPELINE)
         self._on_drop(number, Drop.NO_PIPELINE)

@@ -79,12 +79,14 @@ class HybridWorker:
             episode = self._episode
             if episode is None or not self._runner.due(frames):
                 return
-            submitted: Submitted | None = Submitted(frames, episode)
+            if self._kept is not None:  # there is a newer one now
+                self._kept = None
+                self.supervisor.refuse()
+            submitted = Submitted(frames, episode)
             if self._begun is not episode or self.supervisor.waiting:
-                # The one that waited is submitted nevertheless: to be counted.
-                submitted, self._kept = self._kept, submitted
-        if submitted is not None:
-            self.supervisor.submit(submitted)
+                self._kept = submitted
+            else:
+                self.supervisor.submit(submitted)
 
     def pause(self) -> None:
         """Do nothing and deliver nothing until the next episode."""
@@ -127,12 +129,12 @@ class HybridWorker:
         def prepare(stages: FrameStages) -> None:
             self._spent = episode.epoch, stages.instruct(episode)
 
-        self._begun = episode
         self._mover.interrupted()
         try:
             self.supervisor.run(prepare)
         except ValueError as error:  # the instruction cannot be followed
             self._runner.failed(error)
+        self._begun = episode
         self._tell()
 
     def _turn(self) -> None:
@@ -142,10 +144,9 @@ class HybridWorker:
             self._mover.interrupted()
             self._tell()
         with self._changed:
-            kept = None if self.supervisor.waiting or self._begun is not self._episode else self._kept
-            if kept is not None:
-                self._kept = None
-        if kept is not None:
+            if self._kept is None or self.supervisor.waiting or self._begun is not self._episode:
+                return
+            kept, self._kept = self._kept, None
             self.supervisor.submit(kept)
 
     def _deliver(self, result: FrameResult) -> None:
