@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,8 @@ from vla_simd_ros.nodes.policy_settings import settings_for
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
 from vla_simd_ros.policies.blocks import trajectory
 
-FILE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "config" / "autoware.yaml").read_text())
+TEXT = (Path(__file__).parents[2] / "config" / "autoware.yaml").read_text()
+FILE: dict[str, Any] = yaml.safe_load(TEXT)
 PLANNER = PolicySpec(
     "planner",
     {"front": CameraSpec(16, 32)},
@@ -34,6 +36,11 @@ def given(node: str, parameters: list[Param]) -> dict[str, Any]:
     values = FILE[f"/**/{node}"]["ros__parameters"]
     assert set(values) <= {param.name for param in parameters}
     return checked(parameters, values)
+
+
+def test_y_is_quoted() -> None:
+    """To the parser of ROS, unlike the one here, a plain y is a truth value."""
+    assert not re.search(r"[\[,]\s*y\s*[\],]", TEXT)
 
 
 def test_the_scheduler_takes_the_vehicles_motion_and_plans_in_the_map() -> None:
