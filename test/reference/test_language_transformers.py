@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,10 +82,19 @@ def theirs(path: Path) -> LlamaForCausalLM:
     return model
 
 
+@pytest.fixture(scope="module")
+def tokenizer(path: Path) -> Any:
+    """Theirs, made from the same file."""
+    return AutoTokenizer.from_pretrained(path.parent, gguf_file=MODEL)
+
+
+@pytest.fixture(scope="module")
+def ours(path: Path) -> LanguageModel:
+    return LanguageModel.load(path, SimdExecutor(), context=256)
+
+
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_greedy_tokens(path: Path, theirs: LlamaForCausalLM, prompt: str) -> None:
-    ours = LanguageModel.load(path, SimdExecutor(), context=256)
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=MODEL)
+def test_greedy_tokens(ours: LanguageModel, theirs: LlamaForCausalLM, tokenizer: Any, prompt: str) -> None:
     messages = [{"role": "user", "content": prompt}]
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
