@@ -26,8 +26,10 @@ def test_records_and_goes_on(
     printed = capsys.readouterr().out
     assert "1 of 1 episodes, 0 failed; 0 s left" in printed
     assert f"wrote 1 episodes, {len(open_dataset(out))} frames, to {out}" in printed
-    assert main(["record", "--out", str(out), "--episodes", "2", "--resume", *SMALL]) == 0
-    assert "going on after 1 episodes" in capsys.readouterr().out
+    assert main(["record", "--out", str(out), "--episodes", "1", "--resume", *SMALL]) == 0
+    resumed = capsys.readouterr().out
+    assert "going on after 1 episodes" in resumed
+    assert "wrote 1 episodes" in resumed
     dataset = open_dataset(out)
     assert [each.tasks for each in dataset.episodes] == [(task,) for task in dataset.tasks]
     frame = dataset.frame(len(dataset) - 1)
