@@ -1,14 +1,14 @@
 # The two commands: `make demo` runs the main job, `make test` runs the tests. Both prepare what they need
 # the first time (see ./run).
 SECONDS_OF_DEMO ?= 60
-# make demo POLICY=smolvla: another policy than IMPACT; FULL=1: of full size, where that is not the default.
-POLICY ?= impact
+# make demo POLICY=smolvla: a random policy instead of the trained one; FULL=1: of full size.
+POLICY ?=
 FULL ?=
 
 .PHONY: demo test lint format build clean distclean help
 
 demo:            ## run the simulated robot, the policy and the executor for a minute
-	@./run vla_simd demo --duration $(SECONDS_OF_DEMO) --policy $(POLICY) $(if $(FULL),--full)
+	@./run vla_simd demo --duration $(SECONDS_OF_DEMO) $(if $(POLICY),--policy $(POLICY)) $(if $(FULL),--full)
 
 test:            ## run the test suite
 	@./run pytest

@@ -1,6 +1,7 @@
 """The demo: a simulated SO-101 with two cameras, the policy node and the chunk executor.
 
-Without a checkpoint a random, untrained policy is made and moves the arm without purpose.
+Without a checkpoint the trained policy that comes with the package moves the arm; where a policy is named, a
+random, untrained one is made, which moves it without purpose.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from vla_simd_ros.checkpoints import load_checkpoint
-from vla_simd_ros.sim.demo_policy import FULL_SIZE, image_size, random_checkpoint
+from vla_simd_ros.sim.demo_policy import (
+    FULL_SIZE,
+    TRAINED,
+    TRAINED_NOTE,
+    TRAINED_PARAMETERS,
+    image_size,
+    random_checkpoint,
+)
 
 SHARE = Path(get_package_share_directory("vla_simd_ros"))
 
 # The arguments that differ from those of policy.launch.py, which are this file's too.
 ARGUMENTS = {
-    "checkpoint": ("", "Folder of the LeRobot checkpoint; empty: a random, untrained policy."),
-    "policy": ("impact", "Which policy is made where checkpoint is empty."),
-    "instruction": ("pick up the red cube", "Instruction to start with."),
+    "checkpoint": ("", "Folder of the LeRobot checkpoint; empty: the trained one of this package."),
+    "policy": ("", "Which random, untrained policy is made instead, where checkpoint is empty."),
+    "instruction": ("put the red cube on the left pad", "Instruction to start with."),
     "sim_params": (str(SHARE / "config" / "robot_sim.yaml"), "Parameter file of the simulated robot."),
 }
 
@@ -41,6 +49,10 @@ def choose_checkpoint(context: LaunchContext) -> list[Any]:
     if given:
         return [LogInfo(msg=f"policy: {given}")]
     policy = LaunchConfiguration("policy").perform(context)
+    if not policy:
+        chosen = {**TRAINED_PARAMETERS, "checkpoint": str(TRAINED)}
+        actions = [SetLaunchConfiguration(name, value) for name, value in chosen.items()]
+        return [*actions, LogInfo(msg=f"policy: {TRAINED_NOTE}")]
     folder = random_checkpoint(print, policy, small=policy not in FULL_SIZE)
     note = f"policy: {folder}, random and untrained: the arm moves without purpose"
     return [SetLaunchConfiguration("checkpoint", str(folder)), LogInfo(msg=note)]

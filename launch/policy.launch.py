@@ -20,13 +20,17 @@ from vla_simd_ros.nodes.launch_parts import (
 ARGUMENTS = {
     **COMMON_ARGUMENTS,
     "threads": ("", "Threads of the engine; 0: one per physical core."),
+    "query_pacing": ("", "When queries start: continuous, on_demand or just_in_time."),
+    "query_threshold": ("", "Control steps of on_demand."),
     "policy_params": (str(CONFIG / "policy_node.yaml"), "Parameter file of the policy node."),
 }
+
+_OWN = {"threads": int, "query_pacing": str, "query_threshold": int}
 
 
 def nodes(context: LaunchContext) -> list[Any]:
     """Both, the one that commands first."""
-    policy = given(context, {**POLICY_ARGUMENTS, "threads": int})
+    policy = given(context, {**POLICY_ARGUMENTS, **_OWN})
     return [
         *lifecycle_node(
             context,

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli import demo_cmd
 from vla_simd_ros.cli.__main__ import main
 from vla_simd_ros.cli.node_process import NodesUnavailable
-from vla_simd_ros.sim.demo_policy import FULL_SIZE, POLICIES
+from vla_simd_ros.sim.demo_policy import FULL_SIZE, POLICIES, TRAINED, TRAINED_PARAMETERS
+from vla_simd_ros.sim.tasks import INSTRUCTIONS
 
 SMALL = {"dim_model": 32, "heads": 2, "feedforward": 32, "chunk_size": 8, "encoder_layers": 1}
 
@@ -105,14 +107,37 @@ def test_a_hybrid_policy_has_two_executors_and_the_threads_are_the_second_ones(
     assert settings(started, "--checkpoint", str(checkpoint))["hybrid"] is False
 
 
-def test_without_a_checkpoint_the_random_one_is_used_and_said_to_be_untrained(
+def test_without_a_checkpoint_the_trained_one_runs_as_it_was_trained_to(
+    started: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = settings(started, "--param", "policy_node.query_threshold=2")
+    expected = {**TRAINED_PARAMETERS, "checkpoint": str(TRAINED), "query_threshold": "2"}
+    assert made["parameters"]["policy_node"] == expected
+    assert made["parameters"]["robot_sim_node"] == {"image_width": "128", "image_height": "96"}
+    assert set(made["instructions"]) < set(INSTRUCTIONS)
+    assert "untrained" not in made["note"] and made["note"] in capsys.readouterr().out
+
+
+def test_lines_are_read_from_a_terminal_or_on_request(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for terminal in (False, True):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda terminal=terminal: terminal))
+        assert settings(started)["typed"] is terminal
+        assert settings(started, "--typed")["typed"] is True
+        assert settings(started, "--no-typed")["typed"] is False
+    with pytest.raises(demo_cmd.DemoUnavailable, match="--typed is for a run of one policy"):
+        demo_cmd.run(_parsed("--typed", "--soak"))
+
+
+def test_a_random_policy_is_said_to_be_untrained(
     started: list[list[str]],
     checkpoint: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(demo_cmd, "random_checkpoint", lambda say, policy, small: checkpoint)
-    made = settings(started)
+    made = settings(started, "--policy", "act")
     assert "untrained" in made["note"]
     assert "untrained" in capsys.readouterr().out
 
@@ -120,7 +145,9 @@ def test_without_a_checkpoint_the_random_one_is_used_and_said_to_be_untrained(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], ("impact", False)),
+        (["--full"], ("impact", False)),
+        (["--soak"], ("impact", True)),
+        (["--hybrid"], ("impact", False)),
         (["--small"], ("impact", True)),
         (["--policy", "act"], ("act", False)),
         (["--policy", "act", "--soak"], ("act", True)),

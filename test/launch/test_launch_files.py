@@ -27,7 +27,7 @@ LAUNCH = Path(__file__).parents[2] / "launch"
 PATIENCE_S = 30.0
 REQUIRED = {"checkpoint", "cameras", "instruction", "control_rate", "mode", "precision", "dry_run"}
 OWN = {
-    "policy.launch.py": {"threads"},
+    "policy.launch.py": {"threads", "query_pacing", "query_threshold"},
     "demo.launch.py": {"threads", "policy"},
     "hybrid.launch.py": {"prefix_executor", "suffix_cpus", "reserved_cpus", "nice", "costs"},
     "autoware.launch.py": {"kinematic_state", "command", "trajectory", "prefix_executor"},

@@ -95,8 +95,8 @@ def test_demo(checkpoint: Path, tmp_path: Path) -> None:
         assert 0 < counts["received"] <= counts["sent"]
     recording = json.loads((tmp_path / "recording.json").read_text())
     assert [text for _, text in recording["instructions"]] == [
-        "pick up the red cube",
-        "push the blue cube to the left",
+        "put the red cube on the left pad",
+        "put the blue cube on the right pad",
     ]
     assert recording["executor"][-1]["values"]["executed_steps"] == report["executed_steps"]
     for name in ("timeline.png", "frames.png"):
@@ -109,7 +109,7 @@ def test_demo(checkpoint: Path, tmp_path: Path) -> None:
 def test_typed_lines_become_instructions(checkpoint: Path, tmp_path: Path) -> None:
     """Lines are sent when the demo asks for them, so that no machine is too slow for them."""
     process = subprocess.Popen(
-        command(checkpoint, tmp_path, "--typed", "--duration", "8", "--threads", "1"),
+        command(checkpoint, tmp_path, "--typed", "--duration", "4", "--threads", "1"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -137,7 +137,10 @@ def test_typed_lines_become_instructions(checkpoint: Path, tmp_path: Path) -> No
     assert "typed instruction: 'open the drawer'" in told
     recording = json.loads((tmp_path / "recording.json").read_text())
     # The one that was planned for half-way is not given any more.
-    assert [text for _, text in recording["instructions"]] == ["pick up the red cube", "open the drawer"]
+    assert [text for _, text in recording["instructions"]] == [
+        "put the red cube on the left pad",
+        "open the drawer",
+    ]
     assert json.loads((tmp_path / "results.json").read_text())["report"]["epochs"] == 2
 
 

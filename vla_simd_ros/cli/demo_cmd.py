@@ -19,14 +19,24 @@ from vla_simd_ros.control.schedule import SupplyError
 from vla_simd_ros.package_files import package_folder
 from vla_simd_ros.policies.registry import define_policy
 from vla_simd_ros.sampling import check_sampling
-from vla_simd_ros.sim.demo_policy import FULL_SIZE, POLICIES, SEED, image_size, random_checkpoint
+from vla_simd_ros.sim.demo_policy import (
+    FULL_SIZE,
+    POLICIES,
+    SEED,
+    TRAINED,
+    TRAINED_NOTE,
+    TRAINED_PARAMETERS,
+    image_size,
+    random_checkpoint,
+)
 
 _NODES = ("robot_sim_node", "policy_node", "chunk_executor_node")
 _DELAYS_MS = (0, 100, 200, 300, 400, 500, 750, 1000, 1500, 2000)
 _HORIZONS = (4, 8, 12, 16, 24, 32, 50)
 _HORIZON_DELAY = "lognormal:200,0.2"
 _RUN_S, _STUDY_S = 60.0, 12.0
-_INSTRUCTIONS = ("pick up the red cube", "push the blue cube to the left")
+_INSTRUCTIONS = ("put the red cube on the left pad", "put the blue cube on the right pad")
+_RANDOM = "impact"
 
 
 class DemoUnavailable(RuntimeError):
@@ -39,7 +49,8 @@ def add_parser(commands: Any) -> None:
         "demo",
         help="run a simulated robot with a policy and report what happened",
         description="Run a simulated SO-101 with two cameras, the policy node and the chunk executor; "
-        "print a table, draw a picture. Without a checkpoint, a random untrained policy drives the arm.",
+        "print a table, draw a picture. A trained policy that comes with the package drives the arm, unless "
+        "a checkpoint or a random policy is asked for.",
     )
     parser.add_argument(
         "--duration",
@@ -100,14 +111,14 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
     policy = parser.add_mutually_exclusive_group()
     policy.add_argument("--checkpoint", metavar="DIR", help="LeRobot pretrained_model folder to run")
     policy.add_argument(
-        "--policy", choices=POLICIES, default="impact", help="random one to run (default: impact)"
+        "--policy", choices=POLICIES, help=f"random one to run (of --small, --full and studies: {_RANDOM})"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--small", action="store_true", help="a small random one (default for studies)")
     size.add_argument(
         "--full",
         action="store_true",
-        help=f"a random one of full size (default for {' and '.join(FULL_SIZE)})",
+        help=f"a random one of full size (default for --policy {' and '.join(FULL_SIZE)})",
     )
 
 
@@ -200,13 +211,12 @@ def _transport_settings(args: argparse.Namespace) -> dict[str, Any]:
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """What `demo_main` reads; checks the checkpoint against the simulated robot."""
     study = _study(args)
-    small = args.small or (not args.full and (bool(study) or args.policy not in FULL_SIZE))
-    folder, note = _policy(args, small)
+    folder, note, policy_parameters = _policy(args, bool(study))
     checkpoint = load_checkpoint(folder)
     width, height = image_size(checkpoint)
     parameters: dict[str, dict[str, str]] = {name: {} for name in _NODES}
     parameters["robot_sim_node"] = {"image_width": str(width), "image_height": str(height)}
-    parameters["policy_node"]["checkpoint"] = str(folder)
+    parameters["policy_node"] = {**policy_parameters, "checkpoint": str(folder)}
     check_sampling(define_policy(checkpoint), args.num_steps, args.seed)
     if args.threads is not None:
         parameters["policy_node"]["suffix_threads" if args.hybrid else "threads"] = str(args.threads)
@@ -235,17 +245,25 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _policy(args: argparse.Namespace, small: bool) -> tuple[Path, str]:
-    """The folder of the policy and, where it is not the user's, what to tell about it."""
+def _policy(args: argparse.Namespace, study: bool) -> tuple[Path, str, dict[str, str]]:
+    """The folder of the policy; where it is not the user's, what to tell about it; and its node's parameters.
+
+    Studies are of timing, which is that of a random policy as well.
+    """
     if args.checkpoint is not None:
         if args.small or args.full:
             raise DemoUnavailable("--small and --full are for random policies, not for --checkpoint")
-        return Path(args.checkpoint).resolve(), ""
-    folder = random_checkpoint(_say, args.policy, small)
+        return Path(args.checkpoint).resolve(), "", {}
+    if not (study or args.hybrid or args.policy or args.small or args.full):
+        _say(f"policy: {TRAINED_NOTE}")
+        return TRAINED, TRAINED_NOTE, TRAINED_PARAMETERS
+    policy = args.policy or _RANDOM
+    small = args.small or (not args.full and (study or policy not in FULL_SIZE))
+    folder = random_checkpoint(_say, policy, small)
     size = "small" if small else "full-size"
-    note = f"{size} random, untrained {args.policy} (seed {SEED}): the arm moves without purpose"
+    note = f"{size} random, untrained {policy} (seed {SEED}): the arm moves without purpose"
     _say(f"policy: {note}")
-    return folder, note
+    return folder, note, {}
 
 
 def _say(text: str) -> None:

@@ -28,6 +28,7 @@ from vla_simd_ros.nodes.demo_recording import (
     Timing,
 )
 from vla_simd_ros.nodes.messages import nanoseconds
+from vla_simd_ros.sim.tasks import INSTRUCTIONS
 
 _STATES = {
     getattr(ExecutorState, name): name
@@ -51,6 +52,7 @@ class DemoRecorder(Node):
         self.hybrid: HybridState | None = None
         """The last state of a hybrid scheduler, if there is one."""
         self._cameras: dict[str, Any] = {}
+        self._reached: set[str] = set()
         history = QoSProfile(depth=100)  # more than the receivers keep: the recording should have no gaps
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._instruction = self.create_publisher(String, "instruction", latched)
@@ -65,6 +67,7 @@ class DemoRecorder(Node):
             (DiagnosticArray, "/diagnostics", self._on_diagnostics),
         ):
             self.create_subscription(kind, topic, callback, history)
+        self.create_subscription(DiagnosticArray, "robot_sim_node/achieved", self._on_achieved, qos.LATCHED)
         for name in cameras:
             self._cameras[name] = self.create_subscription(
                 Image, f"camera/{name}/image_raw", self._on_image(name), qos.CAMERA
@@ -77,6 +80,13 @@ class DemoRecorder(Node):
 
     def _on_hybrid(self, message: HybridState) -> None:
         self.hybrid = message
+
+    def _on_achieved(self, message: DiagnosticArray) -> None:
+        values = [value for status in message.status for value in status.values]
+        reached = {value.key for value in values if value.key in INSTRUCTIONS and value.value == "true"}
+        time = nanoseconds(message.header.stamp)
+        self.recording.goals.extend((time, text) for text in sorted(reached - self._reached))
+        self._reached = reached
 
     def instruct(self, text: str) -> None:
         """Publishes an instruction."""

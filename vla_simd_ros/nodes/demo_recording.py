@@ -89,6 +89,8 @@ class Recording:
     executor: list[ExecutorReport] = field(default_factory=list)
     instructions: list[tuple[int, str]] = field(default_factory=list)
     """When each instruction was published, and its text."""
+    goals: list[tuple[int, str]] = field(default_factory=list)
+    """When each goal of the simulated tasks was reached, and the instruction that it is of."""
     diagnostics: dict[str, dict[str, str]] = field(default_factory=dict)
     """The last values of each diagnostic status, by its name."""
 
@@ -103,3 +105,4 @@ class Recording:
         for samples in kinds:
             samples.clear()
         self.instructions[:] = [(time, text) for _, text in self.instructions[-1:]]
+        self.goals.clear()

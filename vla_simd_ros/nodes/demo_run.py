@@ -100,6 +100,7 @@ class DemoRun:
         self._recording = Recording(list(JOINT_NAMES))
         self._typed: TypedLines | None = None
         self._was_told = False
+        self._goals_told = 0
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
         self._node = DemoRecorder(self._recording, list(CAMERAS))
         self._requests = NodeRequests(self._node, time.monotonic)
@@ -170,6 +171,7 @@ class DemoRun:
     def _record(self) -> None:
         recording, duration = self._recording, self._settings.duration
         recording.begin(self._node.now)
+        self._goals_told = 0
         self._say(f"running for {duration:g} s with the instruction '{self._settings.instructions[0]}'")
         if self._settings.typed:
             self._typed = TypedLines(sys.stdin.fileno())
@@ -183,6 +185,13 @@ class DemoRun:
         self._spin(duration / 2.0, self._progress)
         recording.end = self._node.now
         self._typed = None
+
+    def _tell_goals(self) -> None:
+        """Says which goals have been reached since the last call."""
+        goals = self._recording.goals
+        for time_reached, text in goals[self._goals_told :]:
+            self._say(f"goal reached after {self._recording.seconds(time_reached):.1f} s: '{text}'")
+        self._goals_told = len(goals)
 
     def _follow_typed(self) -> None:
         """Publishes what has been typed since the last call."""
@@ -220,6 +229,7 @@ class DemoRun:
         self._executor.spin_once(timeout_sec=0.1)
         self._group.check()
         self._follow_typed()
+        self._tell_goals()
 
     def _wait(self, condition: Callable[[], bool], timeout: float, node: str, what: str) -> None:
         start = said = time.monotonic()
