@@ -100,7 +100,7 @@ class DemoRun:
         self._recording = Recording(list(JOINT_NAMES))
         self._typed: TypedLines | None = None
         self._was_told = False
-        self._goals_told = 0
+        self._goals_told: set[tuple[int, str]] = set()
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
         self._node = DemoRecorder(self._recording, list(CAMERAS))
         self._requests = NodeRequests(self._node, time.monotonic)
@@ -171,7 +171,6 @@ class DemoRun:
     def _record(self) -> None:
         recording, duration = self._recording, self._settings.duration
         recording.begin(self._node.now)
-        self._goals_told = 0
         self._say(f"running for {duration:g} s with the instruction '{self._settings.instructions[0]}'")
         if self._settings.typed:
             self._typed = TypedLines(sys.stdin.fileno())
@@ -187,11 +186,17 @@ class DemoRun:
         self._typed = None
 
     def _tell_goals(self) -> None:
-        """Says which goals have been reached since the last call."""
-        goals = self._recording.goals
-        for time_reached, text in goals[self._goals_told :]:
-            self._say(f"goal reached after {self._recording.seconds(time_reached):.1f} s: '{text}'")
-        self._goals_told = len(goals)
+        """Says which goals have been reached since the last call.
+
+        Each once for an instruction: a cube that the jaws let go of may come to rest more than once.
+        """
+        recording = self._recording
+        given = recording.instructions[-1][0] if recording.instructions else 0
+        for time_reached, text in recording.goals:
+            if time_reached > given and (given, text) not in self._goals_told:
+                self._goals_told.add((given, text))
+                seconds = (time_reached - given) * 1e-9
+                self._say(f"goal reached {seconds:.1f} s after the instruction: '{text}'")
 
     def _follow_typed(self) -> None:
         """Publishes what has been typed since the last call."""
