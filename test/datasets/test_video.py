@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -58,3 +60,20 @@ def test_pictures_that_cannot_be_encoded(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"x\.mp4: cannot be encoded"):
         write_video(tmp_path / "x.mp4", [np.zeros((16, 16, 3), np.float32)], FPS)  # type: ignore[list-item]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at threads as Linux shows them")
+def test_encoding_raises_no_thread_above_the_others(tmp_path: Path) -> None:
+    def pictures() -> Iterator[np.ndarray]:
+        for _ in range(2):
+            seen.update(
+                os.sched_getscheduler(int(thread.name)) for thread in Path("/proc/self/task").iterdir()
+            )
+            yield np.zeros((16, 16, 3), np.uint8)
+        seen.update(os.sched_getscheduler(int(thread.name)) for thread in Path("/proc/self/task").iterdir())
+
+    seen: set[int] = set()
+    mine = os.sched_getscheduler(0)
+    write_video(tmp_path / "black.mp4", pictures(), FPS)
+    assert seen == {mine}
+    assert os.sched_getscheduler(0) == mine
