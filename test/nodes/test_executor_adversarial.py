@@ -87,9 +87,9 @@ class LoneNode:
         self.services[name] = callback
         return name
 
-    def create_timer(self, period: float, callback: Callable[[], None]) -> int:
+    def create_timer(self, period: float, callback: Callable[[], None]) -> Any:
         self.timers.append(callback)
-        return len(self.timers)
+        return SimpleNamespace(timer_period_ns=round(period * 1e9), reset=lambda: None)
 
     def count_publishers(self, topic: str) -> int:
         return self.publishers
