@@ -23,6 +23,7 @@ from vla_simd_ros.control.limits import JointLimits
 from vla_simd_ros.control.query_pacer import QueryPacer
 from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.control.timeline import Mode
+from vla_simd_ros.inference import Timing
 from vla_simd_ros.nodes.episodes import Episode
 from vla_simd_ros.nodes.observations import Observed
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction
@@ -99,9 +100,7 @@ class SimulatedPolicy:
 
     def query(self, observation: Any) -> Any:
         self._robot.move(self._robot.now + POLICY_NS)
-        timing = SimpleNamespace(
-            preprocess_ms=0.0, query_ms=9.0, step_ms=0.0, postprocess_ms=0.0, total_ms=9.0
-        )
+        timing = Timing(preprocess_ms=0.0, query_ms=9.0, step_ms=0.0, postprocess_ms=0.0, total_ms=9.0)
         return SimpleNamespace(actions=np.zeros((CHUNK, 2), np.float32), timing=timing)
 
 
