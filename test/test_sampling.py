@@ -73,7 +73,7 @@ class CountingExecutor(ReferenceExecutor):
                 counting.operations[lifetime] += counting.programs[lifetime]
                 return outputs
 
-        return Counted(compiled, np.dtype(np.float64), self._cancelled)
+        return Counted(compiled, np.dtype(np.float64), self._cancelled, self._states)
 
 
 @pytest.mark.parametrize("executor", ["reference", "simd"])
