@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from vla_simd_ros.checkpoints.synthesis import Camera, Options
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -27,6 +30,14 @@ def load_script() -> Any:
 SCRIPT = load_script()
 
 
+def recipe_of(stored: Any) -> tuple[dict[str, Any], Options]:
+    """What a recipe says, and its options: those that it was written without have their defaults."""
+    recipe = json.loads(str(stored))
+    given = recipe.pop("options")
+    cameras = tuple(Camera(**camera) for camera in given.pop("cameras"))
+    return recipe, Options(cameras=cameras, **given)
+
+
 def test_every_case_has_its_file() -> None:
     assert {path.stem for path in SCRIPT.FOLDER.glob("*.npz")} == set(SCRIPT.CASES)
 
@@ -42,5 +53,7 @@ def test_golden_file(name: str) -> None:
             # Another CPU rounds otherwise.
             bound = 3e-6 if key.endswith("32") else 1e-12
             np.testing.assert_allclose(made[key], stored[key], rtol=0, atol=bound * np.abs(stored[key]).max())
+        elif key == "recipe":
+            assert recipe_of(made[key]) == recipe_of(stored[key])
         else:
             np.testing.assert_array_equal(made[key], stored[key])
