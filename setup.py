@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,10 @@ class CMakeBuild(build_ext):
             f"-DCMAKE_LIBRARY_OUTPUT_DIRECTORY={module.parent}",
         ]  # fmt: skip
         subprocess.run(configure, check=True)
-        subprocess.run(["cmake", "--build", str(build), "--target", "_engine", "--parallel"], check=True)
+        # Without a number make starts all compilers at once, more than the memory of a small robot holds.
+        jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 1)
+        compile_all = ["cmake", "--build", str(build), "--target", "_engine", "--parallel", jobs]
+        subprocess.run(compile_all, check=True)
         if not module.exists():
             raise RuntimeError(f"the build of the extension module did not produce {module}")
 
