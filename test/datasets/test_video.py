@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -66,8 +67,11 @@ def test_pictures_that_cannot_be_encoded(tmp_path: Path) -> None:
 def test_encoding_raises_no_thread_above_the_others(tmp_path: Path) -> None:
     def policies() -> dict[str, int]:
         """By thread; other libraries' have their own reasons."""
-        names = [thread.name for thread in Path("/proc/self/task").iterdir()]
-        return {name: os.sched_getscheduler(int(name)) for name in names}
+        found = {}
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(ProcessLookupError):  # it has just ended
+                found[thread.name] = os.sched_getscheduler(int(thread.name))
+        return found
 
     def pictures() -> Iterator[np.ndarray]:
         for _ in range(2):
