@@ -121,6 +121,14 @@ def test_a_process_that_ignores_signals_is_killed(
     assert group.stop() == ["stubborn"]
 
 
+def runs(process: Path) -> bool:
+    """Whether a process, named by its folder in /proc, has not ended."""
+    try:
+        return "Z" not in (process / "stat").read_text().split()[2]
+    except (FileNotFoundError, ProcessLookupError):  # gone, perhaps between opening and reading
+        return False
+
+
 def test_a_killed_parent_takes_its_processes_along(tmp_path: Path) -> None:
     program = (
         "import os, pathlib, sys, time\n"
@@ -141,6 +149,6 @@ def test_a_killed_parent_takes_its_processes_along(tmp_path: Path) -> None:
         time.sleep(0.02)
     parent.kill()
     parent.communicate()
-    while child.exists() and "Z" not in (child / "stat").read_text().split()[2]:
+    while runs(child):
         assert time.monotonic() < end, "the child runs on"
         time.sleep(0.02)
