@@ -165,15 +165,21 @@ def test_a_transition_under_way_is_waited_for(requests: NodeRequests, node: Node
     assert pending.poll() is True
 
 
-def test_a_lost_request_for_a_transition_is_repeated(
-    requests: NodeRequests, node: Node, clock: Clock
-) -> None:
+def unanswered(requests: NodeRequests, node: Node, clock: Clock) -> tuple[Any, list[tuple[Any, Future]]]:
+    """A transition without a response, whose node has just said that it is where it was; the states asked."""
     pending = requests.change_state("policy_node", Transition.TRANSITION_CONFIGURE)
     pending.poll()
     clock.now = REPEAT_S
     pending.poll()
     asked = node.clients["policy_node/get_state"].calls
     asked[0][1].response = state(State.PRIMARY_STATE_UNCONFIGURED)
+    return pending, asked
+
+
+def test_a_lost_request_for_a_transition_is_repeated(
+    requests: NodeRequests, node: Node, clock: Clock
+) -> None:
+    pending, asked = unanswered(requests, node, clock)
     assert pending.poll() is None
     changes = node.clients["policy_node/change_state"].calls
     assert len(changes) == 2
@@ -189,12 +195,7 @@ def test_a_lost_request_for_a_transition_is_repeated(
 def test_a_transition_that_fails_again_and_again_has_failed(
     requests: NodeRequests, node: Node, clock: Clock
 ) -> None:
-    pending = requests.change_state("policy_node", Transition.TRANSITION_CONFIGURE)
-    pending.poll()
-    clock.now = REPEAT_S
-    pending.poll()
-    asked = node.clients["policy_node/get_state"].calls
-    asked[0][1].response = state(State.PRIMARY_STATE_UNCONFIGURED)
+    pending, asked = unanswered(requests, node, clock)
     assert pending.poll() is None
     # The response of the first failure was lost; the second arrives, and the node is where it was.
     changes = node.clients["policy_node/change_state"].calls
@@ -210,12 +211,7 @@ def test_a_transition_that_fails_again_and_again_has_failed(
 def test_a_state_told_before_the_refusal_is_not_believed(
     requests: NodeRequests, node: Node, clock: Clock
 ) -> None:
-    pending = requests.change_state("policy_node", Transition.TRANSITION_CONFIGURE)
-    pending.poll()
-    clock.now = REPEAT_S
-    pending.poll()
-    asked = node.clients["policy_node/get_state"].calls
-    asked[0][1].response = state(State.PRIMARY_STATE_UNCONFIGURED)
+    pending, asked = unanswered(requests, node, clock)
     pending.poll()
     clock.now = 2 * REPEAT_S
     pending.poll()
