@@ -27,7 +27,7 @@ def test_one_pass_takes_an_observation_alone(given: dict[str, object], tmp_path:
     assert request.plan is None
     assert list(request.values) == list(observation_inputs(spec, blank_observation(spec)))
     (name,) = given
-    with pytest.raises(InputError, match=f"the policy 'act' computes its actions in one pass.* no {name}"):
+    with pytest.raises(InputError, match=f"the policy 'act' has no solver.* no {name}"):
         make_request(spec, None, blank_observation(spec), **given)  # type: ignore[arg-type]
 
 

@@ -175,9 +175,9 @@ def test_what_a_query_cannot_be_given_is_named(load: Load, given: dict[str, Any]
 def test_a_policy_of_one_pass_takes_none_of_it(folder: Path) -> None:
     policy = Policy.load(folder, executor="reference")
     for name, value in (("noise", NOISE), ("num_steps", 3), ("prefix", Prefix(GIVEN, 1))):
-        with pytest.raises(InputError, match=f"'act' computes its actions in one pass, it takes no {name}"):
+        with pytest.raises(InputError, match=f"'act' has no solver, it takes no {name}"):
             policy.query(policy.blank_observation(), **{name: value})
-    with pytest.raises(InputError, match="'act' computes its actions in one pass, it takes no noise"):
+    with pytest.raises(InputError, match="'act' has no solver, it takes no noise"):
         policy.noise(0)
     with pytest.raises(InputError, match="seed is 3, but the policy 'act' draws no noise"):
         Policy.load(folder, executor="reference", seed=3)

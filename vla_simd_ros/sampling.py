@@ -36,9 +36,9 @@ class Prefix:
     max_guidance_weight: float = DEFAULT_MAX_GUIDANCE_WEIGHT
 
 
-def one_pass(policy: str, given: str) -> InputError:
-    """The error of a policy that iterates not, but was given what only iterating ones take."""
-    return InputError(f"the policy '{policy}' computes its actions in one pass, it takes no {given}")
+def no_solver(policy: str, given: str) -> InputError:
+    """The error of a policy that repeats no steps, but was given what only those take that do."""
+    return InputError(f"the policy '{policy}' has no solver, it takes no {given}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,5 +181,5 @@ def check_sampling(definition: PolicyDefinition, num_steps: int | None, seed: in
     if num_steps is None:
         return
     if sampler is None:
-        raise one_pass(definition.spec.type, "num_steps")
+        raise no_solver(definition.spec.type, "num_steps")
     sampler.noise(0, num_steps)

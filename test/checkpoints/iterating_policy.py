@@ -68,6 +68,8 @@ class IteratingPolicy:
     noise_per_step: bool = False
     prefix: bool = False
 
+    action_tokens = None
+
     def __post_init__(self) -> None:
         self.solver = SmallSolver(self.noise_per_step)
 
@@ -91,7 +93,7 @@ class IteratingPolicy:
     def check_stored(self) -> None:
         pass
 
-    def build(self, tokens: int | None = None) -> Graph:
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         b = Builder()
         context = self._context(b, tokens)
         sample = b.input("sample", (ROWS, WIDTH), DType.F32, Lifetime.STEP)

@@ -67,7 +67,9 @@ def greedy(model: LlamaModel, prompt: list[int], count: int) -> list[int]:
         graph = model.build(len(text))
         positions = np.arange(len(text), dtype=np.int32)
         before = {"prefix_ids": np.array(text, np.int32), "prefix_positions": positions}
-        values = run_graph(graph, {**before, "token_ids": np.array(text, np.int32), "positions": positions})
+        values = run_graph(
+            graph, {**before, "step_ids": np.array(text, np.int32), "step_positions": positions}
+        )
         text.append(int(np.argmax(values[graph.outputs["scores"]][-1])))
     return text[len(prompt) :]
 

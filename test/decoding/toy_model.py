@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
+from random_tensors import RandomTensors
 
 from vla_simd_ros.decoding.base import DecodingError
 from vla_simd_ros.graph.ir import Array
@@ -54,36 +55,6 @@ class ToyModel:
         while len(found) < count and not (found and found[-1] in stop):
             found.append(int(np.argmax(self.scores_after([*text, *found]))))
         return found
-
-
-class RandomTensors:
-    """Weights of any name and shape, drawn from N(0, scale)."""
-
-    def __init__(self, seed: int, scale: float) -> None:
-        self._seed, self._scale = seed, scale
-        self._made: dict[str, Array] = {}
-        self._shapes: dict[str, tuple[int, ...]] = {}
-
-    def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        if expected is not None:
-            self._shapes[name] = expected
-        return self._shapes[name]
-
-    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
-        if name not in self._made:
-            rng = np.random.default_rng([self._seed, *name.encode()])
-            values = rng.normal(size=shape or self._shapes[name]) * self._scale
-            self._made[name] = (values + ("norm" in name)).astype(np.float32)
-        return self._made[name]
-
-    def rows(self, name: str, start: int, stop: int) -> Array:
-        return self.tensor(name)[start:stop]
-
-    def mapped(self, name: str) -> Array:
-        return self.tensor(name)
-
-    def check_mapped(self) -> None:
-        pass
 
 
 def random_llama(seed: int, *, tied: bool = True, interleaved: bool = False, context: int = 90) -> LlamaModel:

@@ -33,7 +33,7 @@ def iterating(small: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
 def test_cases_of_a_policy_of_one_pass(blind: Checkpoint) -> None:
     cases = random_cases(blind, 2, 0)
     assert all(case.noise is None and case.num_steps is None for case in cases)
-    with pytest.raises(InputError, match="'act' computes its actions in one pass, it takes no num_steps"):
+    with pytest.raises(InputError, match="'act' has no solver, it takes no num_steps"):
         random_cases(blind, 2, 0, num_steps=3)
 
 

@@ -32,7 +32,7 @@ class Policy:
 
     def noise(self, seed: int, num_steps: int | None = None) -> np.ndarray:
         if self.solver is None:
-            raise InputError("the policy 'fake' computes its actions in one pass, it takes no noise")
+            raise InputError("the policy 'fake' has no solver, it takes no noise")
         if num_steps == 7:
             raise InputError("num_steps is 7: expected at most 6")
         return np.array([seed, num_steps])
@@ -74,7 +74,7 @@ def test_steps_may_change_at_any_time() -> None:
 @pytest.mark.parametrize(
     ("policy", "changes", "message"),
     [
-        (Policy(), {"num_steps": 3}, "num_steps: got 3: the policy 'fake' computes its actions in one pass"),
+        (Policy(), {"num_steps": 3}, "num_steps: got 3: the policy 'fake' has no solver"),
         (Policy(), {"seed": 3}, "seed: got 3, but a fake policy draws no noise"),
         (Policy(), {"prefix_schedule": "exp"}, "got 'exp', but a fake policy continues no chunks"),
         (Policy(Solver()), {"prefix_schedule": "ones"}, "got 'ones', expected one of linear, exp"),

@@ -306,4 +306,4 @@ def test_steps_that_a_policy_does_not_take_are_refused_with_its_request(folder: 
     servicer.ready(wire.Empty(), Context())
     with pytest.raises(InterruptedError):
         servicer.send_policy_instructions(wire.PolicySetup(data=client.config()), Context())
-    assert "the policy 'act' computes its actions in one pass" in refused[0]
+    assert "the policy 'act' has no solver" in refused[0]

@@ -125,7 +125,7 @@ class Passes:
     def ms(self, tokens: int) -> float:
         """Milliseconds of a pass behind :data:`KEPT` tokens."""
         positions = np.arange(KEPT, KEPT + tokens, dtype=np.int32)
-        inputs = {"token_ids": np.arange(tokens, dtype=np.int32), "positions": positions}
+        inputs = {"step_ids": np.arange(tokens, dtype=np.int32), "step_positions": positions}
         executable = self._executables[tokens]
         start = time.perf_counter()
         executable.run(Lifetime.STEP, inputs)

@@ -21,8 +21,8 @@ _LOOK_AGAIN = 32
 
 
 class AutoDecoder:
-    """Jacobi with the block, a power of two up to ``block``, that decodes fastest; 1 is one token after the
-    other.
+    """Jacobi with the block that decodes fastest: ``block``, or a power of two below it; 1 is one token after
+    the other.
 
     ``make`` gives the decoder of a block. Without ``costs``, the first query without a deadline measures
     them; those before it are decoded one token after the other. Then each block that can pay has one query to
@@ -38,7 +38,8 @@ class AutoDecoder:
         costs: PassCosts | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        self._blocks: list[int] = [2**i for i in range(1, int(math.log2(block)) + 1)]
+        powers = (1 << i for i in range(1, block.bit_length()))
+        self._blocks: list[int] = sorted({block, *powers} - {1})
         self._make = make
         self._clock = clock
         self._fixed: dict[int, float] = {}

@@ -12,11 +12,16 @@ from itertools import pairwise
 import numpy as np
 
 from vla_simd_ros.decoding.base import DecodingError
-from vla_simd_ros.executors.base import Executable
+from vla_simd_ros.executors.base import Runnable
 from vla_simd_ros.graph.ir import Array, Lifetime
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Rows of the passes that there are programs for."""
+
+
+def rows_for(tokens: int) -> int:
+    """The smallest pass that ``tokens`` fit into; the largest there is for more."""
+    return next((size for size in SIZES if size >= tokens), SIZES[-1])
 
 
 def state_rows(context: int) -> int:
@@ -27,12 +32,12 @@ def state_rows(context: int) -> int:
 class CachedModel:
     """The programs of ``load(rows)``, for as many rows as one of :data:`SIZES`.
 
-    Their query programs take ``prefix_ids`` and ``prefix_positions``, int32 [rows], and leave keys and
-    values; their step programs take ``token_ids`` and ``positions``, and give ``scores`` float32 [rows,
-    vocabulary].
+    Their query programs, which only :meth:`begin` runs, take ``prefix_ids`` and ``prefix_positions``, int32
+    [rows], and leave keys and values; their step programs take ``step_ids`` and ``step_positions``, and give
+    ``scores`` float32 [rows, vocabulary].
     """
 
-    def __init__(self, load: Callable[[int], Executable], context: int, vocabulary: int) -> None:
+    def __init__(self, load: Callable[[int], Runnable], context: int, vocabulary: int) -> None:
         self._load = load
         self._context = context
         self._vocabulary = vocabulary
@@ -74,7 +79,7 @@ class CachedModel:
         results = []
         try:
             for ids, rows in _parts(tokens):
-                inputs = {"token_ids": _padded(ids, rows), "positions": self._positions(rows)}
+                inputs = {"step_ids": _padded(ids, rows), "step_positions": self._positions(rows)}
                 results.append(self._load(rows).run(Lifetime.STEP, inputs)["scores"][: len(ids)])
                 self._length += len(ids)
         finally:
@@ -111,7 +116,7 @@ def _parts(tokens: Sequence[int]) -> list[tuple[Sequence[int], int]]:
     most = SIZES[-1]
     cuts = [*range(0, len(tokens), most), len(tokens)]
     parts = [tokens[first:last] for first, last in pairwise(cuts)]
-    return [(part, next(size for size in SIZES if size >= len(part))) for part in parts]
+    return [(part, rows_for(len(part))) for part in parts]
 
 
 def _padded(ids: Sequence[int], rows: int) -> Array:

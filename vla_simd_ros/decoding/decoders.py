@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, fields
 
 from vla_simd_ros.decoding.auto import AutoDecoder
 from vla_simd_ros.decoding.base import Clock, Decoder, DecodingError
@@ -12,6 +13,42 @@ DECODERS = ("autoregressive", "jacobi", "early_exit", "auto")
 
 DEFAULT_BLOCK = 16
 DEFAULT_SIGMA = 0.5
+
+
+@dataclass(frozen=True)
+class DecoderOptions:
+    """What :func:`make_decoder` takes, for a decoder that is made later.
+
+    ``block`` is 0 for all tokens that are decoded at most.
+    """
+
+    decoder: str = "auto"
+    sigma: float = DEFAULT_SIGMA
+    max_passes: int = 0
+    block: int = 0
+    initialization: str = "random"
+    decoder_seed: int = 0
+
+    @property
+    def changed(self) -> dict[str, object]:
+        """Those that are not what they are where nothing is said, by name."""
+        given = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {name: value for name, (value, default) in given.items() if value != default}
+
+    def make(self, count: int, clock: Clock) -> Decoder:
+        """The decoder, for up to ``count`` tokens. Raises DecodingError for what does not exist."""
+        return make_decoder(
+            self.decoder,
+            block=self.block or count,
+            sigma=self.sigma,
+            max_passes=self.max_passes,
+            initialization=self.initialization,
+            seed=self.decoder_seed,
+            clock=clock,
+        )
+
+
+DEFAULT_OPTIONS = DecoderOptions()
 
 
 def make_decoder(

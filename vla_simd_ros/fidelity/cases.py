@@ -9,7 +9,7 @@ from vla_simd_ros.fidelity.observations import random_observations
 from vla_simd_ros.graph.ir import Array
 from vla_simd_ros.inference import Observation, Prefix
 from vla_simd_ros.policies.registry import define_policy
-from vla_simd_ros.sampling import make_sampler, one_pass
+from vla_simd_ros.sampling import make_sampler, no_solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ def random_cases(
     sampler = make_sampler(definition, None if definition.solver is None else noise_seed)
     if sampler is None:
         if num_steps is not None:
-            raise one_pass(definition.spec.type, "num_steps")
+            raise no_solver(definition.spec.type, "num_steps")
         return [Case(observation) for observation in observations]
     plans = [sampler.plan(num_steps=num_steps) for _ in observations]
     return [Case(o, p.noise, len(p.steps)) for o, p in zip(observations, plans, strict=True)]

@@ -36,14 +36,14 @@ class LlamaModel:
         """The graph of passes of ``rows`` tokens.
 
         QUERY inputs ``prefix_ids`` and ``prefix_positions``, int32 [rows]: the query program reads a part of
-        the prompt and keeps it. STEP inputs ``token_ids`` and ``positions``: the step program reads tokens
-        after it, and gives ``scores`` float32 [rows, vocabulary].
+        the prompt and keeps it. STEP inputs ``step_ids`` and ``step_positions``: the step program reads what
+        comes after it, and gives ``scores`` float32 [rows, vocabulary].
         """
         b = Builder()
         kept = self._stack.begin(b)
         ids, positions = _tokens(b, "prefix_ids", "prefix_positions", rows, Lifetime.QUERY)
         self._stack.read(b, self._embedded(b, ids, "prefix"), positions, kept, "prefix")
-        ids, positions = _tokens(b, "token_ids", "positions", rows, Lifetime.STEP)
+        ids, positions = _tokens(b, "step_ids", "step_positions", rows, Lifetime.STEP)
         x = self._stack.read(b, self._embedded(b, ids, "tokens"), positions, kept, "layers")
         with b.block("head"):
             b.output("scores", b.linear(self._stack.normed(b, x), self._output_weight(b), name="scores"))

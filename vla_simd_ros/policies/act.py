@@ -29,6 +29,7 @@ class ActPolicy:
     """ACT as LeRobot stores it. Raises CheckpointError for what does not fit."""
 
     solver = None
+    action_tokens = None
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._config = read_act_config(checkpoint, encoder_layers=4, decoder_layers=1, chunk=100)
@@ -42,7 +43,7 @@ class ActPolicy:
     def check_stored(self) -> None:
         """Nothing of ACT is used where it is stored."""
 
-    def build(self, tokens: int | None = None) -> Graph:
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph; ACT takes no instruction, so ``tokens`` must be None."""
         if tokens is not None:
             raise GraphError(f"act takes no instruction, got {tokens} tokens")

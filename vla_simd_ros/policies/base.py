@@ -30,7 +30,8 @@ class PolicySpec:
     rows of the previous chunk can be given, and the policy predicts their continuation; its solver is a
     :class:`GuidedSolver` then. ``camera_features`` has the checkpoint's own name of each camera that its
     preprocessor renames. ``observation_steps`` observations, one step period apart, make one query;
-    ``takes_observation_mask``: the policy is told which of them there were.
+    ``takes_observation_mask``: the policy is told which of them there were. ``relative_actions``: action
+    tokens spell how far an action is from the observed state, which the query adds.
     """
 
     type: str
@@ -47,6 +48,7 @@ class PolicySpec:
     camera_features: Mapping[str, str] = field(default_factory=dict)
     observation_steps: int = 1
     takes_observation_mask: bool = False
+    relative_actions: bool = False
 
 
 class Solver(Protocol):
@@ -103,6 +105,46 @@ class GuidedSolver(Solver, Protocol):
         ...
 
 
+class ActionTokens(Protocol):
+    """How a policy spells a chunk of actions in tokens.
+
+    The graph of such a policy keeps keys and values of what is observed in states: those of the prefix are
+    left by the query program, those of the tokens by the step program. That has the STEP inputs ``step_ids``
+    and ``step_positions``, int32 [rows], and gives ``scores`` float32 [rows, vocabulary] of the tokens that
+    follow; of what runs before it, it reads nothing but the states. These have rows for what a pass appends
+    past the last token (:func:`vla_simd_ros.decoding.cached_model.state_rows`).
+    """
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that the step program scores, numbered from 0."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """The token that the step program reads first: behind the prefix, before the first action token."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Most tokens of a chunk."""
+        ...
+
+    @property
+    def stop(self) -> frozenset[int]:
+        """Tokens that end a chunk, each the last of it; empty where there are always ``count``."""
+        ...
+
+    def prefix_rows(self, tokens: int | None) -> int:
+        """Rows that the query program keeps, for an instruction of ``tokens`` tokens."""
+        ...
+
+    def actions(self, tokens: Sequence[int]) -> Array:
+        """The chunk that ``tokens`` spell, float32 [chunk_size, action_dim] in robot units; fewer rows where
+        decoding ended before all were whole. Raises DecodingError for tokens that spell no actions."""
+        ...
+
+
 class PolicyDefinition(Protocol):
     """A policy read from a checkpoint."""
 
@@ -111,21 +153,29 @@ class PolicyDefinition(Protocol):
 
     @property
     def solver(self) -> Solver | None:
-        """How the step program is repeated; None for a policy that computes its actions in one pass."""
+        """How the step program is repeated; None for a policy that computes its actions in one pass or spells
+        them in tokens."""
+        ...
+
+    @property
+    def action_tokens(self) -> ActionTokens | None:
+        """How actions are spelled; None for a policy that computes them directly."""
         ...
 
     def check_stored(self) -> None:
         """Raise CheckpointError where weights that are used where they are stored have changed there."""
         ...
 
-    def build(self, tokens: int | None = None) -> Graph:
-        """The policy's graph, for an instruction of ``tokens`` tokens where it uses one.
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
+        """The policy's graph, for an instruction of ``tokens`` tokens where it uses one, and with ``rows`` of
+        action tokens in a run of the step program where it scores such.
 
         Runtime inputs: ``image.<camera>`` uint8 [H, W, 3], ``state`` float32 [1, S], ``env_state``
         float32 [1, E] (all QUERY), ``token_ids`` int32 [tokens] (EPISODE), as far as the policy has
         them, and those of its solver. With n > 1 observation steps: ``image.<camera>.<k>`` with k = 0 for
         the oldest, ``state`` [n, S], ``env_state`` [n, E]; ``observation_mask`` float32 [n, 1], 1 for
         an observation that there was, if the policy takes it. Output: ``action`` float32
-        [chunk_size, action_dim] in robot units. Graphs built from one definition share their constants.
+        [chunk_size, action_dim] in robot units, or ``scores`` of action tokens. Graphs built from one
+        definition share their constants and states.
         """
         ...

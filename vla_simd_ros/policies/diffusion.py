@@ -24,6 +24,8 @@ from vla_simd_ros.policies.weights import Weights
 class DiffusionPolicy:
     """Diffusion Policy as LeRobot stores it. Raises CheckpointError for what does not fit."""
 
+    action_tokens = None
+
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._config = read_diffusion_config(checkpoint)
@@ -44,7 +46,7 @@ class DiffusionPolicy:
     def check_stored(self) -> None:
         """Nothing of Diffusion Policy is used where it is stored."""
 
-    def build(self, tokens: int | None = None) -> Graph:
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph; Diffusion Policy takes no instruction, so ``tokens`` must be None."""
         if tokens is not None:
             raise GraphError(f"diffusion takes no instruction, got {tokens} tokens")
@@ -59,11 +61,11 @@ class DiffusionPolicy:
         b.output("sample", following)
         with b.block("postprocess"):
             first = self._config.observation_steps - 1
-            rows = b.slice(
+            executed = b.slice(
                 following, axis=0, start=first, stop=first + self._config.n_action_steps, name="chunk"
             )
             unnormalizer = self._checkpoint.unnormalizers[self._config.action.name]
-            b.output("action", unnormalized(b, rows, unnormalizer, name="action"))
+            b.output("action", unnormalized(b, executed, unnormalizer, name="action"))
         return b.graph()
 
     def _make_encoders(self) -> dict[str, KeypointEncoder]:

@@ -22,6 +22,7 @@ class ImpactPolicy:
     """IMPACT with its text encoder. Raises CheckpointError for what does not fit."""
 
     solver = None
+    action_tokens = None
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._config = read_act_config(checkpoint, encoder_layers=6, decoder_layers=4, chunk=50)
@@ -44,7 +45,7 @@ class ImpactPolicy:
         """The text encoder's word embeddings may be used where they are stored."""
         self._text_encoder.check_stored()
 
-    def build(self, tokens: int | None = None) -> Graph:
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""
         if tokens is None or not 1 <= tokens <= self._max_tokens:
             raise GraphError(

@@ -38,6 +38,7 @@ class MindDrivePolicy:
     """MindDrive-like planner with random or trained weights. Raises CheckpointError for what does not fit."""
 
     solver = None
+    action_tokens = None
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._config = read_driving_config(checkpoint, biased=True)
@@ -71,19 +72,19 @@ class MindDrivePolicy:
         """The word embeddings may be used where they are stored."""
         self._scene.weights.check_mapped()
 
-    def build(self, tokens: int | None = None) -> Graph:
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""
         b = Builder()
         instruction = self._scene.instruction(b, tokens)
         state, motion = self._scene.state(b)
         observed = self._scene.observed(b, motion)
         with b.block("decision.0"):
-            rows = b.concat([*observed, self._scene.learned(b, "decision")], axis=0, name="rows")
-        decided = self._decided(b, self._passes["decision"].read(b, instruction, rows, 1))
+            asked = b.concat([*observed, self._scene.learned(b, "decision")], axis=0, name="rows")
+        decided = self._decided(b, self._passes["decision"].read(b, instruction, asked, 1))
         with b.block("action.0"):
             asking = [self._scene.learned(b, name) for name in ("speed", "path")]
-            rows = b.concat([*observed, decided, *asking], axis=0, name="rows")
-        planned = self._passes["action"].read(b, instruction, rows, len(asking))
+            asked = b.concat([*observed, decided, *asking], axis=0, name="rows")
+        planned = self._passes["action"].read(b, instruction, asked, len(asking))
         self._scene.plan(b, self._planned(b, planned), state)
         return b.graph()
 

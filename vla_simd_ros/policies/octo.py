@@ -31,6 +31,8 @@ _TEXT_MODEL = "model.text.model."
 class OctoPolicy:
     """Octo with its text encoder. Raises CheckpointError for what does not fit."""
 
+    action_tokens = None
+
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._config = read_octo_config(checkpoint)
         self._weights = Weights(checkpoint.weights, "model.")
@@ -66,7 +68,7 @@ class OctoPolicy:
         """The text encoder's word embeddings may be used where they are stored."""
         self._text_weights.check_mapped()
 
-    def build(self, tokens: int | None = None) -> Graph:
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""
         most = self._config.max_tokens
         if tokens is None or not 1 <= tokens <= most:

@@ -25,6 +25,7 @@ class OrionPolicy:
     """ORION-like planner with random or trained weights. Raises CheckpointError for what does not fit."""
 
     solver = None
+    action_tokens = None
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._config = read_driving_config(checkpoint, biased=False)
@@ -49,15 +50,15 @@ class OrionPolicy:
         """The word embeddings may be used where they are stored."""
         self._scene.weights.check_mapped()
 
-    def build(self, tokens: int | None = None) -> Graph:
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""
         b = Builder()
         instruction = self._scene.instruction(b, tokens)
         state, motion = self._scene.state(b)
         observed = self._scene.observed(b, motion)
         with b.block("language.0"):
-            rows = b.concat([*observed, self._scene.learned(b, "planning")], axis=0, name="rows")
-        planned = self._language.read(b, instruction, rows, 1)
+            asked = b.concat([*observed, self._scene.learned(b, "planning")], axis=0, name="rows")
+        planned = self._language.read(b, instruction, asked, 1)
         self._scene.plan(b, self._planned(b, planned), state)
         return b.graph()
 

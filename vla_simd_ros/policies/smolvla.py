@@ -36,6 +36,8 @@ _MARKS_AFTER = ("<fake_token_around_image>",)
 class SmolVlaPolicy:
     """SmolVLA as LeRobot stores it. Raises CheckpointError for what does not fit."""
 
+    action_tokens = None
+
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._config = read_smolvla_config(checkpoint)
@@ -62,7 +64,7 @@ class SmolVlaPolicy:
         """The word embeddings may be used where they are stored."""
         self._text.check_mapped()
 
-    def build(self, tokens: int | None = None) -> Graph:
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""
         if tokens is None or not 1 <= tokens <= self._config.max_tokens:
             raise GraphError(
@@ -78,9 +80,9 @@ class SmolVlaPolicy:
         b.output("sample", following)
         with b.block("postprocess"):
             feature = self._config.action
-            rows = b.slice(following, axis=1, start=0, stop=feature.channels, name="actions")
+            chosen = b.slice(following, axis=1, start=0, stop=feature.channels, name="actions")
             unnormalizer = self._checkpoint.unnormalizers[feature.name]
-            b.output("action", unnormalized(b, rows, unnormalizer, name="action"))
+            b.output("action", unnormalized(b, chosen, unnormalizer, name="action"))
         return b.graph()
 
     def _prefix(self, b: Builder, tokens: int) -> Tensor:

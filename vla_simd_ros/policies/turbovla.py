@@ -32,6 +32,8 @@ _STD = np.array((0.229, 0.224, 0.225), np.float32)
 class TurboVlaPolicy:
     """TurboVLA in either form of LeRobot's. Raises CheckpointError for what does not fit."""
 
+    action_tokens = None
+
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._config = read_turbovla_config(checkpoint)
@@ -55,7 +57,7 @@ class TurboVlaPolicy:
         """The text encoder's word embeddings may be used where they are stored."""
         self._text_weights.check_mapped()
 
-    def build(self, tokens: int | None = None) -> Graph:
+    def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""
         longest = self._config.max_tokens
         if tokens is None or not 1 <= tokens <= longest:

@@ -1,0 +1,116 @@
+"""From the states that a query program leaves to a chunk of actions, token by token."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from vla_simd_ros.decoding.base import Clock, Decoded, Request
+from vla_simd_ros.decoding.cached_model import SIZES, CachedModel, rows_for
+from vla_simd_ros.decoding.decoders import DecoderOptions
+from vla_simd_ros.executors.base import InputError, Runnable
+from vla_simd_ros.graph.ir import Array
+from vla_simd_ros.policies.base import ActionTokens, PolicySpec
+
+_DIRECT = "decodes no tokens, it computes its actions directly"
+
+
+@dataclass(frozen=True, eq=False)
+class TokenPlan:
+    """What the tokens of one query are decoded behind: ``prefix_rows`` rows of the states.
+
+    ``origin`` float32 [action_dim] is added to every row of the chunk, None: nothing. ``deadline`` is a time
+    on the decoder's clock, in seconds.
+    """
+
+    prefix_rows: int
+    origin: Array | None = None
+    deadline: float = math.inf
+
+
+class ActionDecoder:
+    """Plans and decodes the chunks of one policy.
+
+    ``passes`` has the step programs for runs of several rows; those for one row come with each query. Raises
+    DecodingError for a decoder that does not exist.
+    """
+
+    def __init__(
+        self,
+        spec: PolicySpec,
+        tokens: ActionTokens,
+        passes: Callable[[int], Runnable],
+        options: DecoderOptions,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.tokens = tokens
+        self.options = options
+        self._spec = spec
+        self._passes = passes
+        self._decoder = options.make(tokens.count, clock)
+
+    def plan(
+        self, values: Mapping[str, Array], instruction: int | None, deadline: float = math.inf
+    ) -> TokenPlan:
+        """For a query with the inputs ``values``, the instruction having so many tokens. Raises InputError
+        for a deadline that is none."""
+        if math.isnan(deadline):
+            raise InputError(f"deadline is {deadline}, expected a time in seconds")
+        origin = values["state"][-1] if self._spec.relative_actions else None
+        return TokenPlan(self.tokens.prefix_rows(instruction), origin, deadline)
+
+    def run(self, executable: Runnable, plan: TokenPlan) -> tuple[Array, Decoded]:
+        """Decode a chunk, the query program having run on ``executable``: the actions, and how they arose.
+
+        Raises DecodingError for scores that are not finite and for tokens that spell no actions.
+        """
+        tokens = self.tokens
+        request = Request(tokens.first, tokens.count, tokens.stop, plan.deadline)
+        decoded = self._decoder.decode(self._model(executable, plan), request)
+        actions = tokens.actions(decoded.tokens)
+        if plan.origin is not None:
+            actions = actions + plan.origin
+        return np.asarray(actions, np.float32), decoded
+
+    def warm_up(self, executable: Runnable, plan: TokenPlan) -> None:
+        """Run every pass that a query can need once, then decode; nothing is made of the tokens."""
+        tokens = self.tokens
+        model = self._model(executable, plan)
+        block = 1 if self.options.decoder == "autoregressive" else self.options.block or tokens.count
+        # Behind a block that was taken as it was, its tokens are computed once more with the next ones.
+        largest = rows_for(min(2 * block - 1, tokens.count))
+        for rows in SIZES[SIZES.index(largest) :: -1]:  # the largest first: the others fit into its memory
+            model.scores([tokens.first] * min(rows, model.room))
+        self._decoder.decode(model, Request(tokens.first, tokens.count, tokens.stop))
+
+    def _model(self, executable: Runnable, plan: TokenPlan) -> CachedModel:
+        def load(rows: int) -> Runnable:
+            return executable if rows == 1 else self._passes(rows)
+
+        model = CachedModel(load, plan.prefix_rows + self.tokens.count, self.tokens.vocabulary)
+        model.go_on(plan.prefix_rows)
+        return model
+
+
+def make_action_decoder(
+    spec: PolicySpec,
+    tokens: ActionTokens | None,
+    passes: Callable[[int], Runnable],
+    options: DecoderOptions,
+) -> ActionDecoder | None:
+    """What decodes the actions of a policy; None for one without tokens. Raises InputError for options that
+    are no use, DecodingError for a decoder that does not exist."""
+    if tokens is not None:
+        return ActionDecoder(spec, tokens, passes, options)
+    for name, value in options.changed.items():
+        raise InputError(f"{name} is {value}, but the policy '{spec.type}' {_DIRECT}")
+    return None
+
+
+def no_tokens(policy: str) -> InputError:
+    """The error of a policy that was asked to decode, but computes its actions directly."""
+    return InputError(f"the policy '{policy}' {_DIRECT}")
