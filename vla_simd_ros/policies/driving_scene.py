@@ -9,6 +9,7 @@ from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import Array, DType, Lifetime, Tensor
+from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.blocks import trajectory
 from vla_simd_ros.policies.blocks.eva import Eva
 from vla_simd_ros.policies.blocks.modules import linear
@@ -116,6 +117,26 @@ class DrivingScene:
     @property
     def _queries(self) -> TransformerConfig:
         return self._config.queries.transformer
+
+
+class DrivingPlanner:
+    """What a driving planner is besides its graph; see PolicyDefinition."""
+
+    solver = None
+    action_tokens = None
+
+    def __init__(self, checkpoint: Checkpoint, config: DrivingConfig, heads: tuple[str, ...]) -> None:
+        self._config = config
+        self._scene = DrivingScene(checkpoint, config, heads)
+
+    @property
+    def spec(self) -> PolicySpec:
+        """Cameras, widths, chunk size and the longest instruction."""
+        return self._config.spec
+
+    def check_stored(self) -> None:
+        """The word embeddings may be used where they are stored."""
+        self._scene.weights.check_mapped()
 
 
 def perceptron(b: Builder, x: Tensor, weights: Weights, module: str, outputs: int, *, name: str) -> Tensor:

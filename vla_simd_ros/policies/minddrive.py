@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Graph, Tensor
-from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.blocks.adapters import AdaptedWeights
 from vla_simd_ros.policies.blocks.language_pass import LanguagePass
 from vla_simd_ros.policies.config_fields import misfit, positive
 from vla_simd_ros.policies.driving_config import read_driving_config
-from vla_simd_ros.policies.driving_scene import DrivingScene, perceptron
+from vla_simd_ros.policies.driving_scene import DrivingPlanner, perceptron
 from vla_simd_ros.policies.weights import Weights
 
 HEADS = ("detection", "map")
@@ -34,16 +33,12 @@ class AdapterConfig:
     scale: float
 
 
-class MindDrivePolicy:
+class MindDrivePolicy(DrivingPlanner):
     """MindDrive-like planner with random or trained weights. Raises CheckpointError for what does not fit."""
 
-    solver = None
-    action_tokens = None
-
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self._config = read_driving_config(checkpoint, biased=True)
+        super().__init__(checkpoint, read_driving_config(checkpoint, biased=True), HEADS)
         self._decisions = positive(checkpoint, "decisions", 7)
-        self._scene = DrivingScene(checkpoint, self._config, HEADS)
         adapter = read_adapter_config(checkpoint)
         shared = Weights(checkpoint.weights, "model.text.")
         self._passes = {
@@ -62,15 +57,6 @@ class MindDrivePolicy:
             )
             for expert in EXPERTS
         }
-
-    @property
-    def spec(self) -> PolicySpec:
-        """Cameras, widths, chunk size and the longest instruction."""
-        return self._config.spec
-
-    def check_stored(self) -> None:
-        """The word embeddings may be used where they are stored."""
-        self._scene.weights.check_mapped()
 
     def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""

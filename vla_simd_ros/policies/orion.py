@@ -8,28 +8,23 @@ from __future__ import annotations
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Graph, Tensor
-from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.blocks import trajectory
 from vla_simd_ros.policies.blocks.gru import Gru
 from vla_simd_ros.policies.blocks.language_pass import LanguagePass
 from vla_simd_ros.policies.blocks.modules import linear
 from vla_simd_ros.policies.config_fields import positive
 from vla_simd_ros.policies.driving_config import read_driving_config
-from vla_simd_ros.policies.driving_scene import DrivingScene
+from vla_simd_ros.policies.driving_scene import DrivingPlanner
 from vla_simd_ros.policies.weights import Weights
 
 HEADS = ("scene_queries",)
 
 
-class OrionPolicy:
+class OrionPolicy(DrivingPlanner):
     """ORION-like planner with random or trained weights. Raises CheckpointError for what does not fit."""
 
-    solver = None
-    action_tokens = None
-
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self._config = read_driving_config(checkpoint, biased=False)
-        self._scene = DrivingScene(checkpoint, self._config, HEADS)
+        super().__init__(checkpoint, read_driving_config(checkpoint, biased=False), HEADS)
         self._language = LanguagePass(
             self._config.text,
             self._config.text_layers,
@@ -40,15 +35,6 @@ class OrionPolicy:
         width = positive(checkpoint, "planner_width", 512)
         self._planner = Weights(checkpoint.weights, "model.planner.")
         self._unroll = Gru(self._planner, "gru", self._latent, width)
-
-    @property
-    def spec(self) -> PolicySpec:
-        """Cameras, widths, chunk size and the longest instruction."""
-        return self._config.spec
-
-    def check_stored(self) -> None:
-        """The word embeddings may be used where they are stored."""
-        self._scene.weights.check_mapped()
 
     def build(self, tokens: int | None = None, rows: int = 1) -> Graph:
         """The graph for an instruction of ``tokens`` tokens, 1 to ``spec.max_instruction_tokens``."""

@@ -3,6 +3,7 @@ second, or in the published ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vla_simd_ros.checkpoints.synthesis import features
@@ -75,8 +76,9 @@ def driving_config(policy: str, options: Options, text: dict[str, Any]) -> dict[
     }
 
 
-def check_driving(config: dict[str, Any], options: Options) -> None:
-    """Fill in what follows from the rest, and refuse what cannot be built."""
+def check_driving(config: dict[str, Any], options: Options, sizes: Sequence[str]) -> None:
+    """Fill in what follows from the rest, and refuse what cannot be built; ``sizes`` are fields of the
+    policy's own."""
     if config["n_action_steps"] is None:
         config["n_action_steps"] = config["chunk_size"]
     robot = (("state-dim", options.state_dim, STATE_DIM), ("action-dim", options.action_dim, ACTION_DIM))
@@ -85,6 +87,9 @@ def check_driving(config: dict[str, Any], options: Options) -> None:
             raise OptionError(f"{name} is {value}, a vehicle's is {expected}")
     if options.env_state_dim or not options.cameras:
         raise OptionError(f"{config['type']} needs a camera, and has no environment state")
+    for name in sizes:
+        if config[name] < 1:
+            raise OptionError(f"{name} is {config[name]}, expected 1 or more")
     for part in ("vision_config", "query_config", "text_config"):
         for name, value in config[part].items():
             if isinstance(value, int) and value < 1:

@@ -16,7 +16,7 @@ from vla_simd_ros.checkpoints.synthesis.driving import (
     driving_config,
     text_steps,
 )
-from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options, apply_options
+from vla_simd_ros.checkpoints.synthesis.options import Options, apply_options
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
 from vla_simd_ros.checkpoints.tokenizer import TOKENIZER_JSON
@@ -54,10 +54,7 @@ def minddrive_recipe(options: Options) -> Recipe:
         "decisions": 7,
     }
     apply_options(config, SIZE_FIELDS, "minddrive", options)
-    check_driving(config, options)
-    for name in ("adapter_rank", "decisions"):
-        if config[name] < 1:
-            raise OptionError(f"{name} is {config[name]}, expected 1 or more")
+    check_driving(config, options, ("adapter_rank", "decisions"))
     make = WeightMaker(options.seed)
     add_scene(make, config, options, _HEADS)
     add_language_model(make, config["text_config"], biased=True)

@@ -16,7 +16,7 @@ from vla_simd_ros.checkpoints.synthesis.driving import (
     driving_config,
     text_steps,
 )
-from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options, apply_options
+from vla_simd_ros.checkpoints.synthesis.options import Options, apply_options
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
 from vla_simd_ros.checkpoints.tokenizer import TOKENIZER_JSON
@@ -54,10 +54,7 @@ def orion_recipe(options: Options) -> Recipe:
     }
     config["query_config"]["num_queries"] = _SCENE_QUERIES
     apply_options(config, SIZE_FIELDS, "orion", options)
-    check_driving(config, options)
-    for name in ("latent_dim", "planner_width"):
-        if config[name] < 1:
-            raise OptionError(f"{name} is {config[name]}, expected 1 or more")
+    check_driving(config, options, ("latent_dim", "planner_width"))
     make = WeightMaker(options.seed)
     add_scene(make, config, options, ("scene_queries",))
     add_language_model(make, config["text_config"], biased=False)
