@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -258,16 +258,9 @@ class Policy:
         )
         prepared = time.perf_counter_ns()
         outputs = executable.run(Lifetime.QUERY, request.values)
-        queried = solved = time.perf_counter_ns()
-        decoded = None
-        if request.tokens is not None:
-            result, decoded = self.decode(executable, request.tokens)
-            solved = time.perf_counter_ns()
-        elif request.plan is not None:
-            result = self.solve(executable, request.plan)
-            solved = time.perf_counter_ns()
-        else:
-            result = outputs["action"]
+        queried = time.perf_counter_ns()
+        result, decoded = self.actions(executable, request, outputs)
+        solved = time.perf_counter_ns() if request.goes_on else queried
         actions = np.asarray(result, np.float32)
         end = time.perf_counter_ns()
         timing = Timing(
@@ -310,6 +303,17 @@ class Policy:
             instruction=self._instruction_tokens,
             deadline=deadline,
         )
+
+    def actions(
+        self, steps: Runnable, request: Request, outputs: Mapping[str, Array]
+    ) -> tuple[Array, Decoded | None]:
+        """The actions of a query whose program gave ``outputs``, and how their tokens were decoded; solver or
+        decoding steps, where there are any, run on ``steps``. Raises DecodingError."""
+        if request.tokens is not None:
+            return self.decode(steps, request.tokens)
+        if request.plan is not None:
+            return self.solve(steps, request.plan), None
+        return outputs["action"], None
 
     def solve(self, executable: Runnable, plan: Plan, steps: int | None = None) -> Array:
         """The actions after ``steps`` solver steps (None: all that are planned), the query program having run

@@ -23,7 +23,7 @@ class LoadedPrograms:
         self._definition = definition
         self._executor = executor
         self._fold_cache = FoldCache()
-        self.int8 = self._choose(int8) if int8 else ()
+        self.int8 = choose_groups(definition, int8, executor, self._fold_cache) if int8 else ()
         """The groups of layers in int8."""
         self._executables: OrderedDict[int | None, Executable] = OrderedDict()
         self._passes: dict[int, Executable] = {}
@@ -48,17 +48,21 @@ class LoadedPrograms:
         """The step program for ``rows`` action tokens alone, over the states of the other programs; it works
         beside them, in memory of its own."""
         if rows not in self._passes:
-            graph = self._definition.build(self._longest, rows)
+            graph = self._definition.build(_longest(self._definition), rows)
             compiled = compile_graph(graph, self._fold_cache, self.int8)
             beside = next(iter(self._passes.values()), None)
             self._passes[rows] = self._executor.load(steps_alone(compiled), beside)
         return self._passes[rows]
 
-    @property
-    def _longest(self) -> int | None:
-        return self._definition.spec.max_instruction_tokens or None
 
-    def _choose(self, int8: str | Sequence[str]) -> tuple[str, ...]:
-        """The groups of layers in int8: the same for instructions of every length."""
-        longest = self._definition.build(self._longest)
-        return choose_int8(int8, optimize(longest, self._fold_cache).ops, self._executor)
+def choose_groups(
+    definition: PolicyDefinition, int8: str | Sequence[str], executor: object, fold_cache: FoldCache
+) -> tuple[str, ...]:
+    """The groups of layers that ``int8`` stands for, "auto" for those that ``executor`` computes faster so;
+    the same for instructions of every length. Raises Int8GroupError."""
+    longest = definition.build(_longest(definition))
+    return choose_int8(int8, optimize(longest, fold_cache).ops, executor)
+
+
+def _longest(definition: PolicyDefinition) -> int | None:
+    return definition.spec.max_instruction_tokens or None

@@ -23,6 +23,11 @@ class Request:
     plan: Plan | None = None
     tokens: TokenPlan | None = None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether anything follows the query program."""
+        return self.plan is not None or self.tokens is not None
+
 
 def make_request(
     spec: PolicySpec,

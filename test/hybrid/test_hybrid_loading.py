@@ -15,12 +15,16 @@ from small_checkpoints import small_options
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import make_checkpoint
 from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import random_cases
+from vla_simd_ros.graph.int8 import INT8
+from vla_simd_ros.graph.ir import Op
 from vla_simd_ros.hybrid.hybrid_loading import HybridLoader, HybridOptions, plan_zone
 from vla_simd_ros.hybrid.placement import PlacementError, Side
 from vla_simd_ros.hybrid.split_search import splits
 from vla_simd_ros.hybrid.stage_costs import BlockCost, CostError, StageCosts, write_costs
 from vla_simd_ros.inference import Policy, make_executor
+from vla_simd_ros.tuning.tuned import Tuned, shape_of, this_machine, write_tuned
 
 CORES = sorted(os.sched_getaffinity(0))
 ONE = ("simd", Side(threads=1))
@@ -119,7 +123,7 @@ def test_executors_have_the_cores_and_threads_of_their_side(measured: Measured) 
 
 def test_every_cut_of_the_zone_and_the_whole_policy_answer_alike(folder: Path, measured: Measured) -> None:
     loader = measured.loader
-    cut = [0]
+    cut = [loader.zone.cut]
     hybrid, whole = loader.hybrid(lambda: cut[0]), loader.whole()
     checkpoint = load_checkpoint(folder)
     expected = Policy.load(folder, threads=1)
@@ -171,3 +175,57 @@ def test_the_zone_is_resident_on_both_sides(measured: Measured) -> None:
 def test_cores_that_cannot_be_are_refused_before_anything_is_loaded() -> None:
     with pytest.raises(PlacementError, match="are not there"):
         HybridLoader(options(Path("nowhere"), prefix=("simd", Side((9999,)))), CORES)
+
+
+def test_int8_auto_is_what_the_second_sides_engine_is_faster_with(
+    folder: Path, measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times that make one group pay: it is in int8 on both sides, and so is the policy that is not cut."""
+    write_costs(measured.loader.costs, tmp_path / "costs.json")
+    timed: list[tuple[int, ...]] = []
+
+    def time_ms(executor: SimdExecutor, op: Op) -> float:
+        timed.append(executor.settings.affinity)
+        single = "vision" in op.block or "backbone" in op.block
+        return 1.0 if (op.attrs.get("precision") == INT8) == single else 2.0
+
+    monkeypatch.setattr(SimdExecutor, "time_ms", time_ms)
+    loader = HybridLoader(options(folder, int8="auto", costs=tmp_path / "costs.json"), CORES)
+    assert set(timed) == {loader.places[1].cpus}
+    assert loader.int8 and all("vision" in name or "backbone" in name for name in loader.int8)
+    assert loader.hybrid(lambda: loader.zone.cut).policy.int8 == loader.int8
+    assert loader.whole().policy.int8 == loader.int8
+
+
+def test_tuned_settings_are_those_of_a_side_with_as_many_threads(
+    folder: Path, measured: Measured, tmp_path: Path
+) -> None:
+    write_costs(measured.loader.costs, tmp_path / "costs.json")
+    shape = shape_of(load_checkpoint(folder))
+    tuned = {"threads": 1, "block_rows": 96, "waiting": "passive"}
+    write_tuned(Tuned(shape, this_machine(), tuned, [], int8="all"), tmp_path / "tuned.json")
+    made: list[EngineSettings] = []
+
+    def make(name: str, settings: EngineSettings) -> Any:
+        made.append(settings)
+        return make_executor(name, settings)
+
+    asked = options(
+        folder,
+        settings=str(tmp_path / "tuned.json"),
+        int8="auto",
+        engine=EngineSettings(waiting="active", spin_us=7),
+        costs=tmp_path / "costs.json",
+    )
+    loader = HybridLoader(asked, CORES, make)
+    assert loader.int8 == ("all",)
+    loader.hybrid(lambda: loader.zone.cut)
+    for settings, place in zip(made, loader.places, strict=True):
+        assert (settings.block_rows, settings.waiting, settings.spin_us) == (96, "passive", 7)
+        assert settings.affinity == place.cpus
+    write_tuned(
+        Tuned(shape, this_machine(), {**tuned, "threads": 2}, [], int8="all"), tmp_path / "tuned.json"
+    )
+    made.clear()
+    HybridLoader(replace(asked, int8=""), CORES, make).whole()
+    assert made[-1].block_rows == EngineSettings().block_rows, "measured for two threads"

@@ -114,8 +114,9 @@ def run(args: argparse.Namespace) -> int:
         args.plan.write_text(json.dumps(_plan(candidates, best, costs), indent=2) + "\n", encoding="utf-8")
     if sides is not None and args.frames:
         print("\n".join(["", *sides.run(args.at or best.after, args.frames)]))
-    if args.live:
-        print("\n".join(["", *split_live.run_live_study(args, prefix_name(args), costs)]))
+    if sides is not None and args.live:
+        study = split_live.run_live_study(args, prefix_name(args), ",".join(sides.int8), costs)
+        print("\n".join(["", *study]))
     if sides is not None and sides.peak_bytes is not None:
         print(f"\nThe most memory in use on the first executor's device: {sides.peak_bytes / 2**20:.1f} MiB")
     return 0
@@ -196,13 +197,14 @@ class _Sides:
         from vla_simd_ros.benchmarks.conditions import busy_warning
         from vla_simd_ros.checkpoints import load_checkpoint
         from vla_simd_ros.fidelity.cases import random_cases
-        from vla_simd_ros.fidelity.programs import instruct
+        from vla_simd_ros.graph.fold_cache import FoldCache
         from vla_simd_ros.inference import make_executor
+        from vla_simd_ros.loaded_programs import choose_groups
+        from vla_simd_ros.policies.registry import define_policy
 
         if warning := busy_warning():
             print(f"warning: {warning}", file=sys.stderr)
         checkpoint = load_checkpoint(args.checkpoint)
-        self._policy = instruct(checkpoint, args.instruction, args.int8)
         (self._case,) = random_cases(checkpoint, 1, _SEED, num_steps=args.num_steps)
         first = prefix_name(args)
         threads = args.prefix_threads, args.cpu_threads or 1
@@ -212,6 +214,12 @@ class _Sides:
             for i, (name, count) in enumerate(zip((first, "simd"), threads, strict=True))
         )
         self._repeats = args.repeats
+        self.int8: tuple[str, ...] = ()
+        """The groups of layers in int8 on both sides."""
+        if args.int8:
+            self.int8 = choose_groups(define_policy(checkpoint), args.int8, self._suffix, FoldCache())
+        self._checkpoint = checkpoint
+        self._instruction: str = args.instruction
 
     @property
     def peak_bytes(self) -> int | None:
@@ -221,24 +229,28 @@ class _Sides:
         return self._prefix.peak_bytes if isinstance(self._prefix, Metered) else None
 
     def costs(self) -> StageCosts:
-        """What every block costs."""
+        """What every block costs. What is loaded for that is free again afterwards."""
+        from vla_simd_ros.fidelity.programs import instruct
         from vla_simd_ros.hybrid.measure_costs import measure_costs
 
         def say(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
-        return measure_costs(self._policy, self._case, self._prefix, self._suffix, self._repeats, say)
+        policy = instruct(self._checkpoint, self._instruction, self.int8)
+        return measure_costs(policy, self._case, self._prefix, self._suffix, self._repeats, say)
 
     def run(self, after: str, frames: int) -> list[str]:
         """The policy cut after a block, measured, in words. Raises GraphError where it cannot be cut so."""
         from vla_simd_ros.hybrid.measured_pipeline import measure_pipeline
+        from vla_simd_ros.hybrid.split_executor import SplitExecutor
         from vla_simd_ros.hybrid.split_policy import SplitPolicy
+        from vla_simd_ros.inference import Policy
 
-        policy, case = self._policy, self._case
-        split = SplitPolicy(policy.spec, policy.compiled, after, self._prefix, self._suffix, policy.sampler)
-        split.instruct(policy.token_ids)
-        request = split.request(case.observation, noise=case.noise, num_steps=case.num_steps)
-        found = measure_pipeline(split, request, frames, self._places)
+        executor, case = SplitExecutor(self._prefix, self._suffix, [after]), self._case
+        policy = Policy(self._checkpoint, executor, self.int8)
+        policy.set_instruction(self._instruction)
+        request = policy.request(case.observation, noise=case.noise, num_steps=case.num_steps)
+        found = measure_pipeline(SplitPolicy(policy, after), request, frames, self._places)
         return [
             f"Measured, cut after {after}, {frames} frames one by one and {found.frames} that overlap:",
             f"  stages alone {_ms(found.prefix_s)} and {_ms(found.suffix_s)} ms, one by one "

@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_live_study(args: argparse.Namespace, prefix: str, costs: StageCosts) -> list[str]:
-    """All runs, ``prefix`` being the first executor; what came out, in words. Raises CostError where
-    there is no zone."""
+def run_live_study(args: argparse.Namespace, prefix: str, int8: str, costs: StageCosts) -> list[str]:
+    """All runs, ``prefix`` being the first executor, with the groups of layers ``int8``; what came out, in
+    words. Raises CostError where there is no zone."""
     from vla_simd_ros.benchmarks.hybrid_live import Schedule, live_table, run_live
     from vla_simd_ros.benchmarks.loaded_cores import LoadedCores
     from vla_simd_ros.benchmarks.table import markdown_table
@@ -66,7 +66,7 @@ def run_live_study(args: argparse.Namespace, prefix: str, costs: StageCosts) -> 
     limits = {"prefix_memory": args.gpu_memory, "suffix_memory": args.cpu_memory}
     states = [dataclasses.replace(schedule.resources(load), **limits) for load in args.loads]
     first, last = args.zone or zone_of(costs, states)
-    loader = _loader(args, prefix, costs, (first, last))
+    loader = _loader(args, prefix, int8, costs, (first, last))
     places = loader.places
     machine = MachineState.of_this(cpus=places[1].cpus)
     for side, problem in machine.problems.items():
@@ -107,7 +107,9 @@ def _table(markdown_table: Any, rows: list[list[str]]) -> list[str]:
     return table
 
 
-def _loader(args: argparse.Namespace, prefix: str, costs: StageCosts, zone: tuple[int, int]) -> Any:
+def _loader(
+    args: argparse.Namespace, prefix: str, int8: str, costs: StageCosts, zone: tuple[int, int]
+) -> Any:
     from vla_simd_ros.hybrid.hybrid_loading import HybridLoader, HybridOptions
     from vla_simd_ros.hybrid.placement import Side
 
@@ -118,7 +120,7 @@ def _loader(args: argparse.Namespace, prefix: str, costs: StageCosts, zone: tupl
             checkpoint=str(args.checkpoint),
             prefix=(prefix, Side(threads=args.prefix_threads)),
             suffix=("simd", Side(threads=args.cpu_threads or 1)),
-            int8=args.int8,
+            int8=int8,
             costs=file,
             first=zone[0],
             last=zone[1],

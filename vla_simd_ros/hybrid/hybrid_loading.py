@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +10,12 @@ from typing import Any
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.base import Executor
+from vla_simd_ros.executors.int8_choice import AUTO, TimesOperations
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
+from vla_simd_ros.graph.fold_cache import FoldCache
+from vla_simd_ros.graph.int8_groups import group_names
 from vla_simd_ros.graph.ir import Lifetime
 from vla_simd_ros.graph.partition import cut_points, query_blocks
 from vla_simd_ros.hybrid.cut_controller import ControllerSettings, CutController
@@ -24,6 +26,9 @@ from vla_simd_ros.hybrid.split_executor import SplitExecutor
 from vla_simd_ros.hybrid.split_search import Resources, best_split, predict, splits
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, read_costs
 from vla_simd_ros.inference import Policy, make_executor
+from vla_simd_ros.loaded_programs import choose_groups
+from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.tuning.tuned import DEFAULT, Choice, resolve
 
 _INSTRUCTION = "go"
 _SEED = 0
@@ -42,8 +47,11 @@ class HybridOptions:
     fallback: that of the whole policy, on the suffix's cores
     reserved: cores that neither side uses
     nice: how far both stand back for others, 0 to 19
-    engine: settings of engines on either side, besides threads and affinity
-    int8: groups of layers in int8
+    settings: where those of engines come from, see :func:`vla_simd_ros.tuning.tuned.resolve`; what was tuned
+        for another number of threads than a side has is not used there
+    engine: changes to them on either side, besides threads and affinity
+    int8: groups of layers in int8; "auto": those that the suffix's engine computes faster so, or the prefix's
+        where the suffix has none
     costs: a file of ``vla_simd split --save-costs``; None: measure with so many ``repeats``
     first, last: the dynamic zone in blocks of the prefix; 0: two blocks around the cut
     cut: blocks of the prefix at first; 0: the best one in the zone
@@ -55,6 +63,7 @@ class HybridOptions:
     fallback: str = "simd"
     reserved: tuple[int, ...] = ()
     nice: int = 0
+    settings: str = DEFAULT
     engine: EngineSettings = field(default_factory=EngineSettings)
     int8: str = ""
     costs: Path | None = None
@@ -90,8 +99,8 @@ class HybridLoader:
         make: makes an executor of a name and settings.
         say: is told what takes long.
 
-    Raises CheckpointError, SettingError, PlacementError, and CostError for a file of costs or a zone that
-    does not fit the policy.
+    Raises CheckpointError, SettingError, TuningError, Int8GroupError, PlacementError, and CostError for a
+    file of costs or a zone that does not fit the policy.
     """
 
     def __init__(
@@ -107,7 +116,10 @@ class HybridLoader:
         self.places = Placement(cores[0], options.nice), Placement(cores[1], options.nice)
         """Where the threads of the prefix and of the suffix run."""
         self._checkpoint = load_checkpoint(options.checkpoint)
-        programs = instruct(self._checkpoint, _INSTRUCTION, options.int8)
+        self._choices = tuple(map(self._choice, (options.prefix[1], options.suffix[1]), self.places))
+        self.int8 = self._groups()
+        """The groups of layers in int8."""
+        programs = instruct(self._checkpoint, _INSTRUCTION, self.int8)
         self.costs: StageCosts = self._costs(programs, say)
         """What the blocks cost on either side."""
         self.zone = plan_zone(self.costs, cut_points(programs.compiled), options)
@@ -131,7 +143,8 @@ class HybridLoader:
         """The policy on both executors, with every cut of the zone ready; ``blocks`` says where to cut."""
         prefix, suffix = (self._executor(name, place) for name, place in self._sides())
         zone = self.zone
-        policy = Policy(self._checkpoint, SplitExecutor(prefix, suffix, zone.names), self._options.int8)
+        executor = SplitExecutor(prefix, suffix, zone.names, lambda: zone.name(blocks()))
+        policy = Policy(self._checkpoint, executor, self.int8)
         cuts = {blocks: zone.name(blocks) for blocks in range(zone.first, zone.last + 1)}
         return HybridPolicy(policy, cuts, blocks, self.places)
 
@@ -139,7 +152,7 @@ class HybridLoader:
         """The policy that is not cut, on the suffix's cores."""
         place = self.places[1]
         executor = self._executor(self._options.fallback, place)
-        return WholePolicy(Policy(self._checkpoint, executor, self._options.int8), place)
+        return WholePolicy(Policy(self._checkpoint, executor, self.int8), place)
 
     def _sides(self) -> list[tuple[str, Placement]]:
         names = self._options.prefix[0], self._options.suffix[0]
@@ -147,16 +160,30 @@ class HybridLoader:
 
     def _executor(self, name: str, place: Placement) -> Executor:
         """An executor whose threads run there."""
-        engine = self._options.engine
-        side = self._options.prefix[1] if place is self.places[0] else self._options.suffix[1]
-        threads = side.threads or len(place.cpus)
+        settings = self._choices[0 if place is self.places[0] else 1].settings
         if name == "torch" and place is self.places[0]:
             name = "torch:auto"  # on a CUDA device, where there is one
         if name == "simd":
-            settings = dataclasses.replace(engine, threads=threads, affinity=place.cpus)
+            settings = settings.but(affinity=place.cpus)
         else:
-            settings = EngineSettings(threads=threads)
+            settings = EngineSettings(threads=settings.threads)
         return place.run(lambda: self._make_executor(name, settings))
+
+    def _choice(self, side: Side, place: Placement) -> Choice:
+        """Settings of an engine with the threads of a side."""
+        options = self._options
+        changes = {**options.engine.changed(), "threads": side.threads or len(place.cpus)}
+        return resolve(options.settings, self._checkpoint, changes, options.int8)
+
+    def _groups(self) -> tuple[str, ...]:
+        """The groups of layers in int8, the same on both sides."""
+        groups = self._choices[1].int8
+        if group_names(groups) != (AUTO,):
+            return group_names(groups)
+        # Of their own, so that what they hold is free again afterwards.
+        executors = [self._executor(name, place) for name, place in self._sides()]
+        timing = next((each for each in reversed(executors) if isinstance(each, TimesOperations)), None)
+        return choose_groups(define_policy(self._checkpoint), groups, timing, FoldCache())
 
     def _costs(self, programs: InstructedPolicy, say: Callable[[str], None]) -> StageCosts:
         options = self._options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,7 +64,9 @@ class HybridPolicy:
     Args:
         policy: loaded with a SplitExecutor of the blocks that ``cuts`` names.
         cuts: the last block of the prefix, by the number of its blocks.
-        blocks: says, when a frame begins, how many blocks its prefix has; it keeps these.
+        blocks: says, when a frame begins, how many blocks its prefix has; it keeps these. Where the cut
+            moves to a place that is not ready for the instruction, each stage readies its side beside a frame
+            or two that are cut as the last one was.
         places: where the threads of the prefix and the suffix run.
     """
 
@@ -79,32 +81,33 @@ class HybridPolicy:
         self._blocks = blocks
         self._cuts = dict(cuts)
         self._places = places
+        self._last: int | None = None
+        self._wanted: tuple[SplitExecutable, int] | None = None
 
     def prefix(self, observation: Observation, **given: Any) -> _Crossed:
         """The first stage, on the first executor."""
         self._places[0].take()
-        blocks = self._blocks()
         executable = self.policy.executable
         assert isinstance(executable, SplitExecutable)
+        self._last = blocks = self._next_blocks(executable)
         began = time.perf_counter()
         request = self.policy.request(observation, **given)
         prepared = time.perf_counter()
         values = executable.prefix(self._cuts[blocks], request.values)
-        crossed = Request(values, request.plan)
+        crossed = replace(request, values=values)
         return _Crossed(crossed, executable, blocks, began, prepared, time.perf_counter())
 
     def suffix(self, crossed: _Crossed) -> Answer:
-        """The second stage, and all solver steps, on the second executor."""
+        """The second stage, and all solver or decoding steps, on the second executor, which keeps the keys
+        and values that tokens are decoded behind. Raises DecodingError."""
         self._places[1].take()
         after = self._cuts[crossed.blocks]
+        self._ready_suffix(crossed.executable, after)
         began = time.perf_counter()
         values = crossed.executable.suffix(after, crossed.request.values)
         queried = time.perf_counter()
-        plan = crossed.request.plan
-        result, solved = values["action"] if plan is None else None, queried
-        if plan is not None:
-            result = self.policy.solve(crossed.executable.steps(after), plan)
-            solved = time.perf_counter()
+        result, decoded = self.policy.actions(crossed.executable.steps(after), crossed.request, values)
+        solved = time.perf_counter() if crossed.request.goes_on else queried
         actions = np.asarray(result, np.float32)
         ended = time.perf_counter()
         prefix_s = crossed.ended - crossed.prepared
@@ -116,14 +119,29 @@ class HybridPolicy:
             postprocess_ms=(ended - solved) * _MS,
             total_ms=(ended - crossed.began) * _MS,
         )
-        return Answer(Query(actions, timing), crossed.blocks, prefix_s, solved - began)
+        return Answer(Query(actions, timing, decoded), crossed.blocks, prefix_s, solved - began)
+
+    def _next_blocks(self, executable: SplitExecutable) -> int:
+        """The blocks of the next frame's prefix, for which the first side is ready then."""
+        wanted = self._blocks()
+        executable.ready_prefix(self._cuts[wanted])
+        self._wanted = executable, wanted
+        if self._last is None or executable.is_ready(self._cuts[wanted]):
+            return wanted
+        return self._last if executable.is_ready(self._cuts[self._last]) else wanted
+
+    def _ready_suffix(self, executable: SplitExecutable, after: str) -> None:
+        """Ready the second side for this frame, and for the cut that is wanted next."""
+        executable.ready_suffix(after)
+        if self._wanted is not None and self._wanted[0] is executable:
+            executable.ready_suffix(self._cuts[self._wanted[1]])
 
     def warm_up(self) -> None:
-        """Run every cut once, where an instruction is set; if not, the first one."""
+        """Run everything once, and every cut where an instruction is set."""
+        self.policy.warm_up()
         try:
             executable = self.policy.executable
         except InputError:
-            self.policy.warm_up()
             return
         assert isinstance(executable, SplitExecutable)
         request = self.policy.request(self.policy.blank_observation())
