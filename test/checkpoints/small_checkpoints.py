@@ -46,6 +46,16 @@ WITH_BERT: dict[str, Any] = {
     "settings": BERT,
     "without": tuple(name for name in TEXT if name.startswith("text_config.")),
 }
+TOKEN_SIZES = {name: size for name, size in SIZES.items() if name != "decoder_layers"}
+TOKENS: dict[str, Any] = {
+    "backbone_width": 8,
+    "token_width": 24,
+    "n_token_layers": 2,
+    "token_heads": 3,
+    "token_kv_heads": 1,
+    "token_feedforward": 40,
+    "action_bins": 20,
+}
 SMOLVLA: dict[str, Any] = {
     "num_vlm_layers": 4,
     "resize_imgs_with_padding": [32, 32],
@@ -116,6 +126,7 @@ _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "act": (CAMERAS, SIZES, {}),
     "diffusion": (SAME_SIZE, DIFFUSION_SIZES, DIFFUSION),
     "impact": (CAMERAS, SIZES, TEXT),
+    "impact_tokens": (CAMERAS, TOKEN_SIZES, {**TEXT, **TOKENS}),
     "smolvla": (CAMERAS, {"chunk_size": 5}, SMOLVLA),
     "octo": (OCTO_CAMERAS, OCTO_SIZES, OCTO),
     "turbovla": (CAMERAS, SIZES, TURBOVLA),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from vla_simd_ros.decoding.base import Clock, Decoded, Request
+from vla_simd_ros.decoding.base import Clock, Decoded, DecodingError, Request
 from vla_simd_ros.decoding.cached_model import SIZES, CachedModel, rows_for
 from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.executors.base import InputError, Runnable
-from vla_simd_ros.graph.ir import Array
+from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.policies.base import ActionTokens, PolicySpec
 
 _DIRECT = "decodes no tokens, it computes its actions directly"
@@ -71,10 +71,31 @@ class ActionDecoder:
         tokens = self.tokens
         request = Request(tokens.first, tokens.count, tokens.stop, plan.deadline)
         decoded = self._decoder.decode(self._model(executable, plan), request)
-        actions = tokens.actions(decoded.tokens)
-        if plan.origin is not None:
-            actions = actions + plan.origin
-        return np.asarray(actions, np.float32), decoded
+        return self._chunk(decoded.tokens, plan), decoded
+
+    def iterate(self, executable: Runnable, plan: TokenPlan) -> Iterator[dict[str, Array]]:
+        """Decode one token after the other, the query program having run on ``executable``; what the step
+        program gives for each, and with the last of them "action" too. Raises DecodingError, see :meth:`run`.
+        """
+        spelled = self.tokens
+        found: list[int] = []
+        ended = False
+        while not ended:
+            outputs = _read(executable, plan, len(found), found[-1] if found else spelled.first)
+            scores = outputs["scores"][0]
+            if not np.isfinite(scores).all():
+                raise DecodingError(f"the scores of token {len(found)} are not finite, expected numbers")
+            found.append(int(scores.argmax()))
+            ended = len(found) == spelled.count or found[-1] in spelled.stop
+            yield {**outputs, "action": self._chunk(found, plan)} if ended else outputs
+
+    def read(
+        self, executable: Runnable, plan: TokenPlan, tokens: Sequence[int]
+    ) -> Iterator[dict[str, Array]]:
+        """What the step program gives behind the prefix, and then for each of ``tokens``, whatever it would
+        have decoded."""
+        for place, token in enumerate((self.tokens.first, *tokens)):
+            yield _read(executable, plan, place, token)
 
     def warm_up(self, executable: Runnable, plan: TokenPlan) -> None:
         """Run every pass that a query can need once, then decode; nothing is made of the tokens."""
@@ -87,6 +108,11 @@ class ActionDecoder:
             model.scores([tokens.first] * min(rows, model.room))
         self._decoder.decode(model, Request(tokens.first, tokens.count, tokens.stop))
 
+    def _chunk(self, tokens: Sequence[int], plan: TokenPlan) -> Array:
+        """The actions that tokens spell."""
+        actions = self.tokens.actions(tokens)
+        return np.asarray(actions if plan.origin is None else actions + plan.origin, np.float32)
+
     def _model(self, executable: Runnable, plan: TokenPlan) -> CachedModel:
         def load(rows: int) -> Runnable:
             return executable if rows == 1 else self._passes(rows)
@@ -94,6 +120,13 @@ class ActionDecoder:
         model = CachedModel(load, plan.prefix_rows + self.tokens.count, self.tokens.vocabulary)
         model.go_on(plan.prefix_rows)
         return model
+
+
+def _read(executable: Runnable, plan: TokenPlan, place: int, token: int) -> dict[str, Array]:
+    """Run the step program for one token."""
+    positions = np.array([plan.prefix_rows + place], np.int32)
+    steps = {"step_ids": np.array([token], np.int32), "step_positions": positions}
+    return executable.run(Lifetime.STEP, steps)
 
 
 def make_action_decoder(

@@ -16,12 +16,14 @@ from vla_simd_ros.sampling import make_sampler, no_solver
 class Case:
     """One query. For a policy that iterates, with ``num_steps`` and ``noise``: [rows, width] in the network's
     units, or [1 + num_steps, rows, width] where every step takes some. ``prefix`` are rows of a previous
-    chunk for a policy that takes them."""
+    chunk for a policy that takes them. ``tokens`` are what a policy that spells its actions is made to
+    read (None: what it decodes)."""
 
     observation: Observation
     noise: Array | None = None
     num_steps: int | None = None
     prefix: Prefix | None = None
+    tokens: tuple[int, ...] | None = None
 
 
 def random_cases(

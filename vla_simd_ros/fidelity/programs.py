@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.decoding.action_decoder import ActionDecoder, TokenPlan
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.executors.base import Runnable
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.graph.compile import compile_graph
@@ -21,6 +23,8 @@ from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.registry import define_policy
 from vla_simd_ros.request import Request, make_request
 from vla_simd_ros.sampling import Sampler, make_sampler
+
+_ONE_BY_ONE = DecoderOptions("autoregressive")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +39,13 @@ class Part:
 @dataclass(frozen=True, eq=False)
 class InstructedPolicy:
     """Compiled programs, the instruction's tokens where the policy takes one, and what repeats its steps
-    where it iterates."""
+    where it iterates, or decodes its action tokens where it spells them."""
 
     spec: PolicySpec
     compiled: CompiledPolicy
     token_ids: npt.NDArray[np.int32] | None
     sampler: Sampler | None = None
+    decoder: ActionDecoder | None = None
 
     def run(self, executable: Runnable, case: Case) -> dict[str, Array]:
         """Run every program, the step program as often as it takes; the last outputs of each in the
@@ -49,6 +54,12 @@ class InstructedPolicy:
         for part in self.parts(executable, case):
             outputs |= part.outputs
         return outputs
+
+    def scores(self, executable: Runnable, case: Case) -> Array:
+        """Run every program; the scores of what follows the prefix and each token that is read, of a policy
+        that spells its actions: [tokens, vocabulary]."""
+        parts = self.parts(executable, case)
+        return np.concatenate([part.outputs["scores"] for part in parts if part.lifetime is Lifetime.STEP])
 
     def inputs(self, case: Case) -> dict[str, Array]:
         """The runtime inputs of the episode and the query program, by name."""
@@ -64,6 +75,15 @@ class InstructedPolicy:
         if self.sampler is not None and request.plan is not None:
             for step, outputs in enumerate(self.sampler.iterate(executable, request.plan), 1):
                 yield Part(Lifetime.STEP, step, outputs)
+        if self.decoder is not None and request.tokens is not None:
+            for step, outputs in enumerate(self._tokens(executable, request.tokens, case), 1):
+                yield Part(Lifetime.STEP, step, outputs)
+
+    def _tokens(self, executable: Runnable, plan: TokenPlan, case: Case) -> Iterator[Mapping[str, Array]]:
+        assert self.decoder is not None
+        if case.tokens is None:
+            return self.decoder.iterate(executable, plan)
+        return self.decoder.read(executable, plan, case.tokens)
 
     def keeping_every_tensor(self) -> InstructedPolicy:
         """The same programs, providing every tensor they compute."""
@@ -88,6 +108,8 @@ class InstructedPolicy:
             noise=case.noise,
             num_steps=case.num_steps,
             prefix=case.prefix,
+            decoder=self.decoder,
+            instruction=None if self.token_ids is None else len(self.token_ids),
         )
 
     def _with_instruction(self, request: Request) -> dict[str, Array]:
@@ -104,4 +126,11 @@ def instruct(checkpoint: Checkpoint, instruction: str, int8: str | Sequence[str]
         ids = np.array(checkpoint.tokenizer().encode(instruction), np.int32)
     graph = policy.build(None if ids is None else len(ids))
     compiled = compile_graph(graph, FoldCache(), group_names(int8))
-    return InstructedPolicy(policy.spec, compiled, ids, make_sampler(policy, None))
+    decoder = None
+    if policy.action_tokens is not None:
+        decoder = ActionDecoder(policy.spec, policy.action_tokens, _no_passes, _ONE_BY_ONE)
+    return InstructedPolicy(policy.spec, compiled, ids, make_sampler(policy, None), decoder)
+
+
+def _no_passes(rows: int) -> Runnable:
+    raise AssertionError(f"a pass of {rows} tokens, expected one after the other")

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
 from vla_simd_ros.fidelity.programs import instruct
+from vla_simd_ros.policies.registry import define_policy
 
 Array = npt.NDArray[Any]
 FLOAT64 = "float64"
@@ -45,6 +47,19 @@ class Reference(Protocol):
         ...
 
 
+@runtime_checkable
+class Speller(Reference, Protocol):
+    """A reference of a policy that spells its actions in tokens."""
+
+    def tokens(self, case: Case) -> list[int]:
+        """The tokens of the chunk, each the most likely one behind those before it."""
+        ...
+
+    def scores(self, case: Case, tokens: list[int]) -> Array:
+        """Scores of what follows the prefix and each of ``tokens``, ``[len(tokens) + 1, vocabulary]``."""
+        ...
+
+
 class _Numpy:
     """The package's own graph in numpy: checks the kernels, not the description of the network."""
 
@@ -54,6 +69,16 @@ class _Numpy:
 
     def predict(self, case: Case) -> Array:
         return self._policy.run(self._executable, case)["action"]
+
+
+class _NumpySpeller(_Numpy):
+    """The same for a policy that spells its actions."""
+
+    def tokens(self, case: Case) -> list[int]:
+        return [int(token) for token in self._policy.scores(self._executable, case).argmax(axis=1)]
+
+    def scores(self, case: Case, tokens: list[int]) -> Array:
+        return self._policy.scores(self._executable, replace(case, tokens=tuple(tokens)))
 
 
 def make_reference(
@@ -69,7 +94,8 @@ def make_reference(
             f"there is no reference '{name}' for policy '{checkpoint.type}', expected one of {known}"
         )
     if name == FLOAT64:
-        return _Numpy(checkpoint, instruction, dtype)
+        spells = define_policy(checkpoint).action_tokens is not None
+        return (_NumpySpeller if spells else _Numpy)(checkpoint, instruction, dtype)
     module = importlib.import_module(_module(name, checkpoint.type))
     reference: Reference = module.reference(checkpoint, instruction, dtype)
     return reference

@@ -19,7 +19,8 @@ LEAST_DEPTH = 32
 
 _CONV, _ATTENTION, _FFN, _LINEAR = "conv", "attention", "ffn", "linear"
 # Between an attention and its projections lie views, positions, norms of queries and keys; never these.
-_PRODUCTS = ("linear", "conv2d", "attention")
+_ATTENTIONS = ("attention", "cached_attention")
+_PRODUCTS = ("linear", "conv2d", *_ATTENTIONS)
 _NORMS = ("layer_norm", "rms_norm", "group_norm")
 
 
@@ -108,7 +109,7 @@ def _projections(ops: Sequence[Op]) -> set[Op]:
             readers.setdefault(tensor, []).append(op)
     found: set[Op] = set()
     for op in ops:
-        if op.kind == "attention":
+        if op.kind in _ATTENTIONS:
             before = _reachable(op, lambda o: [producers[t] for t in o.operands() if t in producers], ())
             after = _reachable(op, lambda o: readers.get(o.output, []), _NORMS)
             found.update(layer for layer in (*before, *after) if layer.kind == "linear")

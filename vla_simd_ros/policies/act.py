@@ -88,16 +88,26 @@ class ActNetwork:
             *(self._view(b, camera, film) for camera in self._config.cameras),
         ]
 
-    def act(self, b: Builder, parts: Items[Sequence]) -> None:
-        """Encode the parts one after the other, decode the chunk, and declare the output ``action``.
+    def encode(self, b: Builder, parts: Items[Sequence]) -> Sequence:
+        """Encode the parts one after the other.
 
         The last part may have more positions than tokens; the first ones are taken.
         """
         with b.block("tokens"):
             tokens = b.concat([part.tokens for part in parts], axis=0, name="all")
             positions = _first_rows(b, [part.positions for part in parts], tokens.shape[0], "positions")
-            memory = Sequence(tokens, positions)
-        memory = Sequence(self._transformer.encode(b, memory, self._config.encoder_layers), memory.positions)
+            x = Sequence(tokens, positions)
+        return Sequence(self._transformer.encode(b, x, self._config.encoder_layers), positions)
+
+    def observed_rows(self) -> int:
+        """How many tokens :meth:`observe` gives."""
+        vectors = [v for v in (self._config.state, self._config.env_state) if v is not None]
+        grids = (self.backbone.grid(*feature.shape[1:]) for feature in self._config.cameras.values())
+        return 1 + len(vectors) + sum(rows * columns for rows, columns in grids)
+
+    def act(self, b: Builder, parts: Items[Sequence]) -> None:
+        """Encode the parts, decode the chunk, and declare the output ``action``."""
+        memory = self.encode(b, parts)
         decoded = self._transformer.decode(b, self._queries(b), memory, self._config.decoder_layers)
         with b.block("head"):
             actions = self._linear(b, decoded, "action_head", self._config.action.channels, "actions")

@@ -10,6 +10,7 @@ from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.base import PolicyDefinition
 from vla_simd_ros.policies.diffusion import DiffusionPolicy
 from vla_simd_ros.policies.impact import ImpactPolicy
+from vla_simd_ros.policies.impact_tokens import ImpactTokensPolicy
 from vla_simd_ros.policies.minddrive import MindDrivePolicy
 from vla_simd_ros.policies.octo import OctoPolicy
 from vla_simd_ros.policies.orion import OrionPolicy
@@ -21,6 +22,7 @@ _POLICIES: dict[str, Callable[[Checkpoint], PolicyDefinition]] = {
     "act": ActPolicy,
     "diffusion": DiffusionPolicy,
     "impact": ImpactPolicy,
+    "impact_tokens": ImpactTokensPolicy,
     "smolvla": SmolVlaPolicy,
     **dict.fromkeys(FORMS, TurboVlaPolicy),
     "octo": OctoPolicy,

@@ -129,8 +129,16 @@ def add_act_weights(make: WeightMaker, config: dict[str, Any], options: Options,
     width = config["dim_model"]
     if config["use_vae"]:
         _add_vae(make, config, options, vae_tokens)
-    add_encoder(make, "model.encoder", config["n_encoder_layers"], config)
+    add_act_encoder(make, config, options)
     add_decoder(make, "model.decoder", config["n_decoder_layers"], config)
+    make.embedding("model.decoder_pos_embed", config["chunk_size"], width)
+    make.linear("model.action_head", width, options.action_dim)
+
+
+def add_act_encoder(make: WeightMaker, config: dict[str, Any], options: Options) -> None:
+    """The encoder and what its tokens come from, but the backbone."""
+    width = config["dim_model"]
+    add_encoder(make, "model.encoder", config["n_encoder_layers"], config)
     make.linear("model.encoder_latent_input_proj", config["latent_dim"], width)
     if options.state_dim:
         make.linear("model.encoder_robot_state_input_proj", options.state_dim, width)
@@ -142,8 +150,6 @@ def add_act_weights(make: WeightMaker, config: dict[str, Any], options: Options,
         )
     tokens = 1 + bool(options.state_dim) + bool(options.env_state_dim)
     make.embedding("model.encoder_1d_feature_pos_embed", tokens, width)
-    make.embedding("model.decoder_pos_embed", config["chunk_size"], width)
-    make.linear("model.action_head", width, options.action_dim)
 
 
 def _add_image_projection(make: WeightMaker, channels: int, width: int) -> None:

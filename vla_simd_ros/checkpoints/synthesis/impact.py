@@ -55,31 +55,39 @@ _ENCODERS = {
 def impact_recipe(options: Options) -> Recipe:
     """A random IMPACT with its tokenizer."""
     config = impact_config(options)
-    text = config["text_config"]
-    encoder = _ENCODERS[text["model_type"]]
     make = WeightMaker(options.seed)
     language = config["vae_sees_language"]
     add_act_weights(make, config, options, vae_tokens=1 + bool(options.state_dim) + language)
-    width, base = config["dim_model"], backbone_width(config)
-    add_resnet(make, "model.backbone", config["vision_backbone"], lambda stage: f"stages.{stage}", base=base)
-    encoder.add(make, "model.text.model", text)
-    text_width = text[encoder.width_field]
-    make.linear("model.text_input_proj", text_width, width)
-    make.embedding("model.text_pos_embed", config["tokenizer_max_length"], width)
+    add_instruction(make, config)
     if config["use_vae"] and language:
-        make.linear("model.vae_encoder_language_input_proj", text_width, width)
+        make.linear("model.vae_encoder_language_input_proj", _text_width(config), config["dim_model"])
+    return finished_recipe(config, make)
+
+
+def add_instruction(make: WeightMaker, config: dict[str, Any]) -> None:
+    """The text encoder, and the backbone that it modulates."""
+    width, base, text = config["dim_model"], backbone_width(config), config["text_config"]
+    add_resnet(make, "model.backbone", config["vision_backbone"], lambda stage: f"stages.{stage}", base=base)
+    _ENCODERS[text["model_type"]].add(make, "model.text.model", text)
+    make.linear("model.text_input_proj", _text_width(config), width)
+    make.embedding("model.text_pos_embed", config["tokenizer_max_length"], width)
     if config["use_film"]:
-        _add_film(make, text_width, sum(stage_channels(config["vision_backbone"], base)))
+        _add_film(make, _text_width(config), sum(stage_channels(config["vision_backbone"], base)))
+
+
+def finished_recipe(config: dict[str, Any], make: WeightMaker) -> Recipe:
+    """The folder's content: what was made, processing steps, and the tokenizer."""
+    text = config["text_config"]
+    files = _ENCODERS[text["model_type"]].tokenizer_files(text["vocab_size"])
     steps = impact_preprocessor_steps(config)
-    files = encoder.tokenizer_files(text["vocab_size"])
     return Recipe(config, make.tensors, steps, features.postprocessor_steps(config), files)
 
 
 def impact_config(options: Options) -> dict[str, Any]:
     """IMPACT's config.json, complete and checked. Raises `OptionError`."""
-    config = _config(options)
+    config = unfinished_config("impact", options)
     apply_options(config, SIZE_FIELDS, "impact", options)
-    _finish(config, options)
+    finish_impact_config(config, options)
     return config
 
 
@@ -88,13 +96,14 @@ def impact_preprocessor_steps(config: dict[str, Any]) -> list[dict[str, Any]]:
     return features.preprocessor_steps(config, (_tokenizer_step(config),))
 
 
-def _config(options: Options) -> dict[str, Any]:
+def unfinished_config(policy: str, options: Options) -> dict[str, Any]:
+    """IMPACT's configuration at full size, before options are applied."""
     kind = options.settings.get("text_config.model_type", _T5)
     if kind not in _ENCODERS:
         raise OptionError(f"text_config.model_type is {kind!r}, expected one of {', '.join(_ENCODERS)}")
     encoder = _ENCODERS[kind]
     return {
-        **act_config("impact", options),
+        **act_config(policy, options),
         "chunk_size": 50,
         "n_encoder_layers": 6,
         "n_decoder_layers": 4,
@@ -108,10 +117,11 @@ def _config(options: Options) -> dict[str, Any]:
     }
 
 
-def _finish(config: dict[str, Any], options: Options) -> None:
+def finish_impact_config(config: dict[str, Any], options: Options) -> None:
+    """Fill in what follows from the rest, and refuse what cannot be built."""
     finish_act_config(config, options)
     if not options.cameras:
-        raise OptionError("impact needs a camera")
+        raise OptionError(f"{config['type']} needs a camera")
     if config["tokenizer_max_length"] <= 1:
         raise OptionError(f"tokenizer_max_length is {config['tokenizer_max_length']}, expected 2 or more")
     text = config["text_config"]
@@ -133,6 +143,12 @@ def _check_bert(text: dict[str, Any], longest: int) -> None:
             f"text_config.max_position_embeddings is {text['max_position_embeddings']}, "
             f"expected {longest} (tokenizer_max_length) or more"
         )
+
+
+def _text_width(config: dict[str, Any]) -> int:
+    text = config["text_config"]
+    width: int = text[_ENCODERS[text["model_type"]].width_field]
+    return width
 
 
 def _add_film(make: WeightMaker, text_width: int, channels: int) -> None:

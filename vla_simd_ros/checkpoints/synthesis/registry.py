@@ -11,6 +11,7 @@ from vla_simd_ros.checkpoints.synthesis.diffusion import diffusion_recipe
 from vla_simd_ros.checkpoints.synthesis.driving import driving_options
 from vla_simd_ros.checkpoints.synthesis.folder import write_folder
 from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
+from vla_simd_ros.checkpoints.synthesis.impact_tokens import impact_tokens_recipe
 from vla_simd_ros.checkpoints.synthesis.minddrive import minddrive_recipe
 from vla_simd_ros.checkpoints.synthesis.octo import OCTO_OPTIONS, octo_recipe
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options
@@ -23,6 +24,7 @@ _RECIPES: dict[str, Callable[[Options], Recipe]] = {
     "act": act_recipe,
     "diffusion": diffusion_recipe,
     "impact": impact_recipe,
+    "impact_tokens": impact_tokens_recipe,
     "smolvla": smolvla_recipe,
     "turbovla": turbovla_recipe,
     "turbovla_so101": turbovla_so101_recipe,

@@ -101,6 +101,12 @@ class ResNet:
                         x = b.film(x, *film[stage], name="film")
         return x
 
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of the last feature map of an image: stem, pooling and stages halve both, rounding
+        up."""
+        halvings = 2 + sum(self._geometry(stage, 0).stride > 1 for stage in range(_STAGES))
+        return -(-height // 2**halvings), -(-width // 2**halvings)
+
     def _geometry(self, stage: int, index: int) -> _Geometry:
         last_dilated = self._dilated and stage == _STAGES - 1
         stride = 2 if stage > 0 and index == 0 and not last_dilated else 1
