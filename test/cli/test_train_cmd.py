@@ -76,3 +76,26 @@ def test_a_dataset_becomes_a_policy(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert record["training"] | {"steps": 2, "batch_size": 4} == record["training"]
     assert (tmp_path / "run" / "pretrained_model" / "model.safetensors").is_file()
     assert main([*arguments, "--resume", "--steps", "3"]) == 0
+
+
+@pytest.mark.needs_torch
+def test_action_tokens_need_an_encoder_or_a_teacher(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(policy: str, *options: str) -> str:
+        given = ["--data", "d", "--out", str(tmp_path / "run"), *options]
+        assert main(["train", policy, *given]) == 2
+        return capsys.readouterr().err
+
+    one_of = "vla_simd: impact_tokens: expected one of --init IMPACT and --distill TEACHER\n"
+    assert refused("impact_tokens") == one_of
+    assert refused("impact_tokens", "--init", "a", "--distill", "b") == one_of
+    assert "--image-size: impact_tokens takes a trained encoder" in refused(
+        "impact_tokens", "--init", "a", "--image-size", "8x8"
+    )
+    assert "--distill: is for impact_tokens, the policy is act" in refused("act", "--distill", "b")
+
+
+def test_settings_of_distillation_are_part_of_the_recipe() -> None:
+    args = parse("impact_tokens", "--data", "d", "--out", "o", "--distill", "t", "--omega", "2")
+    assert train_cmd.asked_recipe(args) == {"omega": 2.0}

@@ -24,7 +24,7 @@ from vla_simd_ros.checkpoints.normalization import (
     make_normalizer,
     make_unnormalizer,
 )
-from vla_simd_ros.checkpoints.tensors import TensorFile
+from vla_simd_ros.checkpoints.tensors import Array, TensorFile
 
 PREPROCESSOR = "policy_preprocessor.json"
 POSTPROCESSOR = "policy_postprocessor.json"
@@ -119,6 +119,15 @@ def _from_files(
     )
 
 
+def read_statistics(folder: Path) -> dict[str, Array]:
+    """All statistics that a folder's preprocessor normalizes with, by ``<feature>.<statistic>``."""
+    path = folder / PREPROCESSOR
+    entry = _read_steps(path, _PRE_STEPS).get(_NORMALIZE, {})
+    name = json_file.field(entry, "state_file", str, f"{path}: step '{_NORMALIZE}'")
+    file = _state_file(folder, name, f"{path}: step '{_NORMALIZE}'")
+    return {key: file.tensor(key) for key in file}
+
+
 def _read_steps(path: Path, known: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """The steps of a processor file by registry name."""
     steps: dict[str, dict[str, Any]] = {}
@@ -155,13 +164,16 @@ def _normalization(
     chosen = _chosen_features(config, where)
     if "state_file" not in entry:
         return _Step(modes, None, _feature_name, eps, f"{where} (which names no state_file)", chosen)
-    name = json_file.field(entry, "state_file", str, where)
+    state = _state_file(folder, json_file.field(entry, "state_file", str, where), where)
+    return _Step(modes, state, _feature_name, eps, str(state.path), chosen)
+
+
+def _state_file(folder: Path, name: str, where: str) -> TensorFile:
     if not name or Path(name).name != name:
         raise CheckpointError(
             f"{where}: 'state_file' is '{name:.60}', expected the name of a file in the folder"
         )
-    state = TensorFile(folder / name)
-    return _Step(modes, state, _feature_name, eps, str(state.path), chosen)
+    return TensorFile(folder / name)
 
 
 def _chosen_features(config: dict[str, Any], where: str) -> frozenset[str] | None:

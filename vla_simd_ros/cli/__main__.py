@@ -17,7 +17,7 @@ _COMMANDS = {
     "check": ("check_cmd", "compare the engine's actions with a reference implementation"),
     "make-checkpoint": ("make_checkpoint_cmd", "write a random checkpoint in the format of a trained one"),
     "convert": ("convert_cmd", "rewrite a checkpoint of another project's layout"),
-    "train": ("train_cmd", "train IMPACT or ACT on demonstrations"),
+    "train": ("train_cmd", "train IMPACT, ACT or an action-token policy on demonstrations"),
     "bench": ("bench_cmd", "measure latency, beside other runtimes on request"),
     "tune": ("tune_cmd", "choose what is fastest on this processor"),
     "supply": ("supply_cmd", "predict whether a policy keeps a controller supplied with actions"),

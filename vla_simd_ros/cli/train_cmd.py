@@ -1,4 +1,4 @@
-"""``vla_simd train``: a policy from demonstrations."""
+"""``vla_simd train``: a policy from demonstrations, or from a teacher."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import argparse
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.cli.make_checkpoint_cmd import image_size, setting
+from vla_simd_ros.training.recipe import RecipeError
+
+if TYPE_CHECKING:
+    from vla_simd_ros.training.demonstrations import Frames
+    from vla_simd_ros.training.run import Run
+
+TOKENS = "impact_tokens"
 
 _RECIPE = {
     "steps": (int, "steps in all, those before --resume included (default: 100000)"),
@@ -22,6 +29,14 @@ _RECIPE = {
     "image_brightness": (float, "make pictures darker or brighter by this share at most (default: 0)"),
     "state_noise": (float, "noise on the state, in its standard deviations (default: 0)"),
 }
+_TOKEN_RECIPE = {
+    "action_quantile": (
+        float,
+        "share of actions below all bins, and above (default: 0.001)",
+    ),
+    "consistency": (float, "weight of the consistency loss in distillation (default: 1)"),
+    "omega": (float, "weight of the cross-entropy beside it (default: 1)"),
+}
 _LOG_EVERY = 500
 _SAVE_EVERY_S = 180.0
 
@@ -30,12 +45,16 @@ def add_parser(commands: Any) -> None:
     """Add this command to argparse's ``commands``."""
     parser = commands.add_parser(
         "train",
-        help="train IMPACT or ACT on demonstrations",
+        help="train IMPACT, ACT or an action-token policy on demonstrations",
         description="Train a policy on a LeRobot dataset (format 3). Writes into the folder: the policy as"
         " pretrained_model/, the state to go on from, the log of losses and their curve. Ctrl-C stops and"
         " keeps what was learned.",
     )
-    parser.add_argument("policy", choices=("impact", "act"), help="act takes no instruction")
+    parser.add_argument(
+        "policy",
+        choices=("impact", "act", TOKENS),
+        help=f"act takes no instruction; {TOKENS} needs --init or --distill",
+    )
     parser.add_argument(
         "--data", required=True, type=Path, nargs="+", metavar="DIR", help="LeRobot datasets of one robot"
     )
@@ -72,6 +91,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--image-size", type=image_size, metavar="HxW", help="resize pictures (default: as recorded)"
     )
+    _add_token_options(parser)
     parser.add_argument("--cache", type=Path, metavar="DIR", help="decoded frames (default: in --out)")
     parser.add_argument("--device", default="cpu", help="PyTorch's name of it: cpu, cuda (default: cpu)")
     parser.add_argument("--threads", type=int, metavar="N", help="of PyTorch (default: its own choice)")
@@ -87,20 +107,47 @@ def add_parser(commands: Any) -> None:
     )
 
 
+def _add_token_options(parser: argparse.ArgumentParser) -> None:
+    tokens = parser.add_argument_group(f"{TOKENS}: one of --init and --distill")
+    tokens.add_argument("--init", type=Path, metavar="DIR", help="trained IMPACT, whose encoder is taken")
+    tokens.add_argument(
+        "--distill",
+        type=Path,
+        metavar="DIR",
+        help=f"trained {TOKENS}: teacher whose Jacobi trajectories are harvested and learned from",
+    )
+    tokens.add_argument(
+        "--trajectories", type=Path, metavar="DIR", help="harvested trajectories (default: in --out)"
+    )
+    for name, (kind, text) in _TOKEN_RECIPE.items():
+        tokens.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N", help=text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Train, and say where the policy is."""
     import torch
 
-    from vla_simd_ros.datasets.lerobot_v3 import open_dataset
-    from vla_simd_ros.training.session import Request, Session
-    from vla_simd_ros.training.several import Several
-
     if args.threads is not None:
         torch.set_num_threads(args.threads)
+    # SIGINT too: a process started in the background of a script ignores it otherwise.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    session = _tokens_session(args) if args.policy == TOKENS else _session(args)
+    folder = session.train(log_every=args.log_every, save_every_s=args.save_every)
+    _say(f"{folder}: {args.policy} after {session.steps_taken} steps")
+    return 0
+
+
+def _session(args: argparse.Namespace) -> Run:
+    from vla_simd_ros.training.session import Request, Session
+
+    for name in ("init", "distill", "trajectories"):
+        if getattr(args, name) is not None:
+            raise RecipeError(f"--{name}: is for {TOKENS}, the policy is {args.policy}")
     given = _given(args.config)
     request = Request(
         policy=args.policy,
-        dataset=Several([open_dataset(folder) for folder in args.data]),
+        dataset=_dataset(args),
         data=[str(folder) for folder in args.data],
         folder=args.out,
         settings={**given.get("settings", {}), **dict(args.set), **asked_rates(args)},
@@ -111,13 +158,40 @@ def run(args: argparse.Namespace) -> int:
         resume=args.resume,
         device=args.device,
     )
-    # SIGINT too: a process started in the background of a script ignores it otherwise.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    session = Session(request, _say)
-    folder = session.train(log_every=args.log_every, save_every_s=args.save_every)
-    _say(f"{folder}: {args.policy} after {session.steps_taken} steps")
-    return 0
+    return Session(request, _say)
+
+
+def _tokens_session(args: argparse.Namespace) -> Run:
+    from vla_simd_ros.training.tokens_session import TokensRequest, TokensSession
+
+    if (args.init is None) is (args.distill is None):
+        raise RecipeError(f"{TOKENS}: expected one of --init IMPACT and --distill TEACHER")
+    for name in ("text_encoder", "image_size", "lr_backbone"):
+        if getattr(args, name) is not None:
+            raise RecipeError(f"--{name.replace('_', '-')}: {TOKENS} takes a trained encoder as it is")
+    given = _given(args.config)
+    rate = {} if args.lr is None else {"optimizer_lr": args.lr}
+    request = TokensRequest(
+        source=args.distill or args.init,
+        distill=args.distill is not None,
+        dataset=_dataset(args),
+        data=[str(folder) for folder in args.data],
+        folder=args.out,
+        settings={**given.get("settings", {}), **dict(args.set), **rate},
+        training={**given.get("training", {}), **asked_recipe(args)},
+        trajectories=args.trajectories,
+        cache=args.cache,
+        resume=args.resume,
+        device=args.device,
+    )
+    return TokensSession(request, _say)
+
+
+def _dataset(args: argparse.Namespace) -> Frames:
+    from vla_simd_ros.datasets.lerobot_v3 import open_dataset
+    from vla_simd_ros.training.several import Several
+
+    return Several([open_dataset(folder) for folder in args.data])
 
 
 def _given(path: Path | None) -> Mapping[str, Any]:
@@ -129,7 +203,7 @@ def _given(path: Path | None) -> Mapping[str, Any]:
 
 
 def asked_recipe(args: argparse.Namespace) -> dict[str, Any]:
-    names = (*_RECIPE, "precision")
+    names = (*_RECIPE, *_TOKEN_RECIPE, "precision")
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 

@@ -28,6 +28,28 @@ class Batch:
     is_pad: Tensor
 
 
+class Order:
+    """Which of ``rows`` a training step takes: an epoch without repetition after the other."""
+
+    def __init__(self, rows: npt.NDArray[np.int64], recipe: Recipe) -> None:
+        self._rows = rows
+        self._recipe = recipe
+        self._epoch = -1
+        self._order = rows
+
+    def of(self, step: int) -> npt.NDArray[np.int64]:
+        """The rows of training step ``step``."""
+        size = self._recipe.batch_size
+        return np.array([self._row(place) for place in range(step * size, (step + 1) * size)])
+
+    def _row(self, place: int) -> int:
+        epoch, index = divmod(place, len(self._rows))
+        if epoch != self._epoch:
+            generator = np.random.default_rng([self._recipe.seed, 0, epoch])
+            self._order, self._epoch = generator.permutation(self._rows), epoch
+        return int(self._order[index])
+
+
 class Batches:
     """Draws observations of the chosen episodes, an epoch without repetition, and normalizes them.
 
@@ -60,22 +82,11 @@ class Batches:
             }
             for kind, eps in (("mean", 0.0), ("std", _EPS))
         )
-        self._epoch = -1
-        self._order: npt.NDArray[np.int64] = self.rows
+        self._order = Order(self.rows, recipe)
 
     def training(self, step: int) -> Batch:
         """The batch of training step ``step``, with noise and shifts."""
-        first = step * self._recipe.batch_size
-        places = range(first, first + self._recipe.batch_size)
-        rows = np.array([self._row(place) for place in places])
-        return self.batch(rows, np.random.default_rng([self._recipe.seed, 1, step]))
-
-    def _row(self, place: int) -> int:
-        epoch, index = divmod(place, len(self.rows))
-        if epoch != self._epoch:
-            generator = np.random.default_rng([self._recipe.seed, 0, epoch])
-            self._order, self._epoch = generator.permutation(self.rows), epoch
-        return int(self._order[index])
+        return self.batch(self._order.of(step), np.random.default_rng([self._recipe.seed, 1, step]))
 
     def batch(self, rows: npt.NDArray[np.int64], noise: np.random.Generator | None = None) -> Batch:
         """The observations ``rows``; as they were recorded without ``noise``."""

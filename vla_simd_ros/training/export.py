@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
 from vla_simd_ros.checkpoints.synthesis import features
 from vla_simd_ros.checkpoints.synthesis.folder import write_folder
 from vla_simd_ros.checkpoints.synthesis.impact import impact_preprocessor_steps
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe as Content
-from vla_simd_ros.training.impact import ImpactPolicy
 from vla_simd_ros.training.recipe import TRAIN_CONFIG
 
 PRETRAINED = "pretrained_model"
@@ -25,7 +25,7 @@ _UNREAD = ".num_batches_tracked"
 
 def export_policy(
     folder: Path,
-    policy: ImpactPolicy,
+    policy: nn.Module,
     config: dict[str, Any],
     statistics: Mapping[str, npt.NDArray[np.float32]],
     tokenizer_files: Mapping[str, Any],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,9 @@ from vla_simd_ros.training.transformer import (
     sine_positions_1d,
     sine_positions_2d,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # The published sizes of ACT where they are others than IMPACT's.
 _ACT = {"chunk_size": 100, "n_encoder_layers": 4, "n_decoder_layers": 1}
@@ -53,9 +56,7 @@ class ImpactConfig(LayerConfig):
     text_config: TextConfig | None = field(default_factory=T5Config)
 
     @classmethod
-    def from_json(
-        cls, config: Mapping[str, Any], text_config: Mapping[str, Any] | None = None
-    ) -> ImpactConfig:
+    def from_json(cls, config: Mapping[str, Any], text_config: Mapping[str, Any] | None = None) -> Self:
         """From the content of a checkpoint's config.json and of its text encoder's configuration.
 
         Fields that are absent have the published sizes; fields of no consequence here are passed over.
@@ -145,19 +146,19 @@ class ImpactPolicy(nn.Module):
         return self
 
 
-class Impact(nn.Module):
-    """The network, its parameters named as in checkpoints; ``norm`` replaces the backbone's frozen norms."""
+class ImpactEncoder(nn.Module):
+    """The network up to its encoder, its parameters named as in checkpoints; ``norm`` replaces the backbone's
+    frozen norms."""
 
     def __init__(self, config: ImpactConfig, norm: Callable[[int], nn.Module] | None = None) -> None:
         super().__init__()
         self.config = config
         width = config.dim_model
-        text = config.text_config.d_model if config.text_config else 0
+        text = config.text_config
         self.backbone = ResNet(
-            config.vision_backbone, config.backbone_width, norm, torchvision_names=not text
+            config.vision_backbone, config.backbone_width, norm, torchvision_names=text is None
         )
         self.encoder = Encoder(config, config.n_encoder_layers)
-        self.decoder = Decoder(config, config.n_decoder_layers)
         self.encoder_latent_input_proj = nn.Linear(config.latent_dim, width)
         if config.state_dim:
             self.encoder_robot_state_input_proj = nn.Linear(config.state_dim, width)
@@ -166,15 +167,9 @@ class Impact(nn.Module):
         self.encoder_img_feat_input_proj = nn.Conv2d(self.backbone.channels[-1], width, 1)
         vectors = 1 + bool(config.state_dim) + bool(config.env_state_dim)
         self.encoder_1d_feature_pos_embed = nn.Embedding(vectors, width)
-        self.decoder_pos_embed = nn.Embedding(config.chunk_size, width)
-        self.action_head = nn.Linear(width, config.action_dim)
-        if config.text_config is not None:
-            self._add_text(config.text_config, width)
-        if config.use_vae:
-            self._add_vae(width, text)
-        for parameter in (*self.encoder.parameters(), *self.decoder.parameters()):
-            if parameter.dim() > 1:
-                nn.init.xavier_uniform_(parameter)
+        if text is not None:
+            self._add_text(text, width)
+        xavier(self.encoder)
 
     def _add_text(self, text: TextConfig, width: int) -> None:
         self.text = nn.ModuleDict({"model": make_text_encoder(text)})
@@ -184,22 +179,6 @@ class Impact(nn.Module):
         if self.config.use_film:
             self.film_head = FilmHead(text.d_model, self.backbone.channels)
 
-    def _add_vae(self, width: int, text: int) -> None:
-        config = self.config
-        self.vae_encoder = Encoder(config, config.n_vae_encoder_layers)
-        self.vae_encoder_cls_embed = nn.Embedding(1, width)
-        tokens = 1
-        if config.state_dim:
-            self.vae_encoder_robot_state_input_proj = nn.Linear(config.state_dim, width)
-            tokens += 1
-        if config.vae_sees_language:
-            self.vae_encoder_language_input_proj = nn.Linear(text, width)
-            tokens += 1
-        self.vae_encoder_action_input_proj = nn.Linear(config.action_dim, width)
-        self.vae_encoder_latent_output_proj = nn.Linear(width, 2 * config.latent_dim)
-        positions = sine_positions_1d(tokens + config.chunk_size, width)
-        self.register_buffer("vae_encoder_pos_enc", positions[None])
-
     def encode_text(self, inputs: ImpactInputs) -> Tensor | None:
         """Text states ``[B, n, d_model]``, None without text; nobody may read what padded rows hold."""
         if self.config.text_config is None or inputs.text_states is not None:
@@ -207,8 +186,8 @@ class Impact(nn.Module):
         states: Tensor = self.text["model"](inputs.token_ids, inputs.token_mask)
         return states
 
-    def decode_actions(self, inputs: ImpactInputs, states: Tensor | None, latent: Tensor) -> Tensor:
-        """Normalized actions for a latent ``[B, latent_dim]``."""
+    def encode(self, inputs: ImpactInputs, states: Tensor | None, latent: Tensor) -> Memory:
+        """What the encoder makes of an observation, its text ``states`` and a latent ``[B, latent_dim]``."""
         tokens, positions = self._vector_tokens(inputs, latent)
         self._add_image_tokens(inputs, states, tokens, positions)
         padding = None
@@ -219,29 +198,7 @@ class Impact(nn.Module):
             positions.append(self.text_pos_embed.weight[: states.shape[1]])
         x = torch.cat(tokens, dim=1)
         place = torch.cat(positions).to(x.dtype)
-        memory = self.encoder(x, place, padding)
-        queries = self.decoder_pos_embed.weight
-        blank = x.new_zeros(x.shape[0], *queries.shape)
-        decoded = self.decoder(blank, memory, queries, place, padding)
-        actions: Tensor = self.action_head(decoded)
-        return actions
-
-    def encode_actions(
-        self, inputs: ImpactInputs, states: Tensor | None, actions: Tensor, is_pad: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Mean and logarithm of the variance of the latent, ``[B, latent_dim]`` each."""
-        size = actions.shape[0]
-        tokens = [self.vae_encoder_cls_embed.weight.expand(size, 1, -1)]
-        if self.config.state_dim:
-            tokens.append(self.vae_encoder_robot_state_input_proj(inputs.state)[:, None])
-        if states is not None and self.config.vae_sees_language:
-            instruction = mean_state(states, _mask(inputs))
-            tokens.append(self.vae_encoder_language_input_proj(instruction)[:, None])
-        padding = torch.cat((is_pad.new_zeros(size, len(tokens)), is_pad), dim=1)
-        tokens.append(self.vae_encoder_action_input_proj(actions))
-        encoded = self.vae_encoder(torch.cat(tokens, dim=1), self.vae_encoder_pos_enc, padding)
-        mean, log_variance = self.vae_encoder_latent_output_proj(encoded[:, 0]).chunk(2, dim=-1)
-        return mean, log_variance
+        return Memory(self.encoder(x, place, padding), place, padding)
 
     def _vector_tokens(self, inputs: ImpactInputs, latent: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         tokens = [self.encoder_latent_input_proj(latent)[:, None]]
@@ -263,6 +220,78 @@ class Impact(nn.Module):
             tokens.append(features.flatten(2).transpose(1, 2))
             place = sine_positions_2d(height, width, self.config.dim_model)
             positions.append(place.to(features.device, features.dtype))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Encoded rows ``[B, n, width]``, their positions ``[n, width]``, and which are no rows ``[B, n]``."""
+
+    rows: Tensor
+    positions: Tensor
+    padding: Tensor | None
+
+
+class Impact(ImpactEncoder):
+    """The whole network."""
+
+    def __init__(self, config: ImpactConfig, norm: Callable[[int], nn.Module] | None = None) -> None:
+        super().__init__(config, norm)
+        width = config.dim_model
+        self.decoder = Decoder(config, config.n_decoder_layers)
+        self.decoder_pos_embed = nn.Embedding(config.chunk_size, width)
+        self.action_head = nn.Linear(width, config.action_dim)
+        if config.use_vae:
+            self._add_vae(width, config.text_config.d_model if config.text_config else 0)
+        xavier(self.decoder)
+
+    def _add_vae(self, width: int, text: int) -> None:
+        config = self.config
+        self.vae_encoder = Encoder(config, config.n_vae_encoder_layers)
+        self.vae_encoder_cls_embed = nn.Embedding(1, width)
+        tokens = 1
+        if config.state_dim:
+            self.vae_encoder_robot_state_input_proj = nn.Linear(config.state_dim, width)
+            tokens += 1
+        if config.vae_sees_language:
+            self.vae_encoder_language_input_proj = nn.Linear(text, width)
+            tokens += 1
+        self.vae_encoder_action_input_proj = nn.Linear(config.action_dim, width)
+        self.vae_encoder_latent_output_proj = nn.Linear(width, 2 * config.latent_dim)
+        positions = sine_positions_1d(tokens + config.chunk_size, width)
+        self.register_buffer("vae_encoder_pos_enc", positions[None])
+
+    def decode_actions(self, inputs: ImpactInputs, states: Tensor | None, latent: Tensor) -> Tensor:
+        """Normalized actions for a latent ``[B, latent_dim]``."""
+        memory = self.encode(inputs, states, latent)
+        queries = self.decoder_pos_embed.weight
+        blank = memory.rows.new_zeros(memory.rows.shape[0], *queries.shape)
+        decoded = self.decoder(blank, memory.rows, queries, memory.positions, memory.padding)
+        actions: Tensor = self.action_head(decoded)
+        return actions
+
+    def encode_actions(
+        self, inputs: ImpactInputs, states: Tensor | None, actions: Tensor, is_pad: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and logarithm of the variance of the latent, ``[B, latent_dim]`` each."""
+        size = actions.shape[0]
+        tokens = [self.vae_encoder_cls_embed.weight.expand(size, 1, -1)]
+        if self.config.state_dim:
+            tokens.append(self.vae_encoder_robot_state_input_proj(inputs.state)[:, None])
+        if states is not None and self.config.vae_sees_language:
+            instruction = mean_state(states, _mask(inputs))
+            tokens.append(self.vae_encoder_language_input_proj(instruction)[:, None])
+        padding = torch.cat((is_pad.new_zeros(size, len(tokens)), is_pad), dim=1)
+        tokens.append(self.vae_encoder_action_input_proj(actions))
+        encoded = self.vae_encoder(torch.cat(tokens, dim=1), self.vae_encoder_pos_enc, padding)
+        mean, log_variance = self.vae_encoder_latent_output_proj(encoded[:, 0]).chunk(2, dim=-1)
+        return mean, log_variance
+
+
+def xavier(stack: nn.Module) -> None:
+    """Begin a stack of layers as transformers are."""
+    for parameter in stack.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
 
 
 class FilmHead(nn.Module):

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vla_simd_ros.checkpoints import Checkpoint, CheckpointError, Feature, FeatureKind
 from vla_simd_ros.checkpoints.normalization import Normalizer
 from vla_simd_ros.training.impact import ImpactConfig, ImpactInputs, ImpactPolicy
 
-_TEXT_PREFIX = "model.text.model."
+TEXT_PREFIX = "model.text.model."
 # Parts of published text encoders that no policy reads.
-_UNREAD = (f"{_TEXT_PREFIX}pooler.", f"{_TEXT_PREFIX}embeddings.position_ids")
+_UNREAD = (f"{TEXT_PREFIX}pooler.", f"{TEXT_PREFIX}embeddings.position_ids")
 
 
 def load_impact(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> ImpactPolicy:
@@ -24,22 +24,33 @@ def load_impact(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> I
 
     Raises `CheckpointError` if tensors are missing, unexpected or of another shape.
     """
+    weights, text_config = stored_weights(checkpoint)
+    policy = ImpactPolicy(ImpactConfig.from_json(checkpoint.config, text_config))
+    load_weights(policy, weights, checkpoint)
+    return policy.to(dtype).eval()
+
+
+def stored_weights(checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights of a checkpoint with its text encoder's, and that one's configuration."""
     weights = {
         name: torch.from_numpy(np.array(checkpoint.tensors[name]))
         for name in checkpoint.tensors
         if not name.startswith(_UNREAD)
     }
     text_config = checkpoint.option("text_config", dict, {})
-    if checkpoint.type != "act" and not any(name.startswith(_TEXT_PREFIX) for name in weights):
+    if checkpoint.type != "act" and not any(name.startswith(TEXT_PREFIX) for name in weights):
         # The encoder is frozen in training, so it may have been left out and kept beside the weights.
         text_config, text = checkpoint.text_encoder()
-        weights |= {_TEXT_PREFIX + name: torch.from_numpy(np.array(text[name])) for name in text}
-    policy = ImpactPolicy(ImpactConfig.from_json(checkpoint.config, text_config))
+        weights |= {TEXT_PREFIX + name: torch.from_numpy(np.array(text[name])) for name in text}
+    return weights, text_config
+
+
+def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], checkpoint: Checkpoint) -> None:
+    """Put a checkpoint's weights into a network. Raises `CheckpointError` where they do not fit."""
     try:
         policy.load_state_dict(weights)
     except RuntimeError as error:
         raise CheckpointError(f"{checkpoint.weights.path}: {error}") from None
-    return policy.to(dtype).eval()
 
 
 class ImpactPredictor:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TRAIN_CONFIG = "train_config.json"
 PRECISIONS = ("fp32", "bf16")
@@ -53,7 +56,7 @@ class Recipe:
             raise RecipeError(f"precision is '{self.precision}', expected one of {', '.join(PRECISIONS)}")
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Recipe:
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
         """From the fields of a `train_config.json`; unknown ones and wrong types raise `RecipeError`."""
         known = {f.name: type(f.default) for f in fields(cls)}
         for name, value in values.items():
@@ -69,3 +72,22 @@ class Recipe:
         rise = (step + 1) / (self.warmup_steps + 1)
         fall = (self.steps - step) / (self.decay_steps + 1)
         return min(1.0, rise, fall)
+
+
+@dataclass(frozen=True)
+class TokenRecipe(Recipe):
+    """Settings of training an action-token policy."""
+
+    action_quantile: float = 0.001
+    """Share of the actions that lie below the lowest bin, and above the highest one."""
+    consistency: float = 1.0
+    """Weight of the consistency loss in distillation; with 0 only the teacher's tokens are learned."""
+    omega: float = 1.0
+    """Weight of the cross-entropy beside it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.action_quantile >= 0.5:
+            raise RecipeError(f"action_quantile is {self.action_quantile}, expected less than 0.5")
+        if not self.consistency and not self.omega:
+            raise RecipeError("consistency and omega are both 0, expected a weight above 0 for one of them")

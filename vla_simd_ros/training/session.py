@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from vla_simd_ros.checkpoints.synthesis.act import finished_act_config
 from vla_simd_ros.checkpoints.synthesis.folder import write_file
 from vla_simd_ros.checkpoints.synthesis.impact import impact_config
 from vla_simd_ros.checkpoints.tokenizer import load_tokenizer
-from vla_simd_ros.training.batches import Batches
-from vla_simd_ros.training.curve import CURVE, draw_curve
+from vla_simd_ros.training.batches import Batch, Batches
 from vla_simd_ros.training.demonstrations import (
     Demonstrations,
     Frames,
@@ -29,9 +27,12 @@ from vla_simd_ros.training.demonstrations import (
     read_demonstrations,
     save_arrays,
 )
-from vla_simd_ros.training.export import PRETRAINED, export_policy
-from vla_simd_ros.training.impact import ImpactConfig, ImpactInputs, ImpactPolicy
-from vla_simd_ros.training.recipe import TRAIN_CONFIG, Recipe, RecipeError
+from vla_simd_ros.training.export import export_policy
+from vla_simd_ros.training.impact import ImpactConfig, ImpactPolicy
+from vla_simd_ros.training.objectives import ActionChunks
+from vla_simd_ros.training.recipe import Recipe
+from vla_simd_ros.training.run import Run, Say, device_of, earlier_record
+from vla_simd_ros.training.sentences import encode_sentences
 from vla_simd_ros.training.statistics import dataset_statistics
 from vla_simd_ros.training.text_source import (
     TextSource,
@@ -39,7 +40,7 @@ from vla_simd_ros.training.text_source import (
     read_text_source,
     round_to_bfloat16,
 )
-from vla_simd_ros.training.trainer import LOG_FILE, Trainer
+from vla_simd_ros.training.trainer import Trainer
 
 POLICIES = ("impact", "act")
 _STATISTICS = "statistics.npz"
@@ -64,13 +65,13 @@ class Request:
     device: str = "cpu"
 
 
-class Session:
+class Session(Run):
     """A run that is ready to train. Raises what is wrong with the request."""
 
-    def __init__(self, request: Request, say: Callable[[str], None]) -> None:
+    def __init__(self, request: Request, say: Say) -> None:
         self._folder = request.folder
         self._say = say
-        earlier = _earlier(request)
+        earlier = earlier_record(request.folder, request.policy, request.resume)
         self._recipe = Recipe.from_json({**earlier.get("training", {}), **request.training})
         settings = {**earlier.get("settings", {}), **request.settings}
         size = request.image_size or earlier.get("image_size")
@@ -99,37 +100,11 @@ class Session:
         }
         self._policy = self._make_policy(torch.device(request.device))
         self._trainer = self._make_trainer(data)
-        if request.resume:
-            self._trainer.resume()
-        _write_json(self._folder / TRAIN_CONFIG, self._record)
+        self._begin(request.resume)
 
-    @property
-    def steps_taken(self) -> int:
-        """Steps of this run and those it went on from."""
-        return self._trainer.step
-
-    def train(self, *, log_every: int, save_every_s: float) -> Path:
-        """Train to the end; returns the folder of the trained policy."""
-        trained = sum(p.numel() for p in self._policy.parameters() if p.requires_grad)
-        self._say(
-            f"{self._record['policy']} of {trained / 1e6:.2f} M trained parameters on "
-            f"{self._record['episodes']} episodes, from step {self._trainer.step}"
-        )
-        try:
-            self._trainer.run(self._say, log_every=log_every, save_every_s=save_every_s, saved=self._export)
-        except KeyboardInterrupt:
-            self._trainer.save()
-            self._export()
-            self._say(f"stopped at step {self._trainer.step}; --resume goes on from there")
-            raise
-        return self._folder / PRETRAINED
-
-    def _export(self) -> None:
+    def _write_policy(self, folder: Path, record: Mapping[str, Any]) -> None:
         files = dict(self._text.tokenizer_files) if self._text else {}
-        record = {**self._record, "step": self._trainer.step}
-        export_policy(self._folder / PRETRAINED, self._policy, self._config, self._statistics, files, record)
-        if (self._folder / LOG_FILE).is_file():
-            draw_curve(self._folder / LOG_FILE, self._folder / CURVE)
+        export_policy(folder, self._policy, self._config, self._statistics, files, record)
 
     def _read_statistics(self, resume: bool, data: Demonstrations) -> dict[str, npt.NDArray[np.float32]]:
         """Those of the run's beginning: what was learned since holds in their units only."""
@@ -153,8 +128,8 @@ class Session:
         policy.model.backbone.to(memory_format=torch.channels_last)
         return policy.to(device)
 
-    def _make_trainer(self, data: Demonstrations) -> Trainer:
-        device = next(self._policy.parameters()).device
+    def _make_trainer(self, data: Demonstrations) -> Trainer[Batch]:
+        device = device_of(self._policy)
         texts = self._encoded(data.tasks) if self._text else {}
         trained = frozenset(data.episodes) - self._held_out
         training, held_out = (
@@ -162,7 +137,8 @@ class Session:
             for episodes in (trained, self._held_out)
         )
         settings = {name: float(self._config[name]) for name in _OPTIMIZER}
-        return Trainer(self._policy, self._recipe, training, held_out, self._folder, settings)
+        objective = ActionChunks(self._policy)
+        return Trainer(objective, self._recipe, training, held_out, self._folder, settings)
 
     def _encoded(self, tasks: tuple[str, ...]) -> dict[str, Tensor]:
         """What the frozen encoder makes of each sentence, and which rows are no padding."""
@@ -171,32 +147,8 @@ class Session:
             for name, content in self._text.tokenizer_files.items():
                 write_file(Path(folder) / name, content)
             tokenizer = load_tokenizer([Path(folder)], self._config["tokenizer_max_length"])
-        ids = [tokenizer.encode(task) for task in tasks]
-        longest = max(map(len, ids))
-        padded = torch.tensor([row + [0] * (longest - len(row)) for row in ids])
-        mask = torch.tensor([[True] * len(row) + [False] * (longest - len(row)) for row in ids])
-        device = next(self._policy.parameters()).device
-        inputs = ImpactInputs([], None, None, padded.to(device), mask.to(device))
         self._policy.eval()
-        with torch.no_grad():
-            states = self._policy.model.encode_text(inputs)
-        assert states is not None
-        return {"text_states": states, "token_mask": mask}
-
-
-def _earlier(request: Request) -> dict[str, Any]:
-    """The record of the run to go on from; empty for a new one, whose folder must not hold another."""
-    path = request.folder / TRAIN_CONFIG
-    if not request.resume:
-        if path.exists():
-            raise RecipeError(f"{request.folder}: holds a run already; --resume goes on with it")
-        return {}
-    if not path.is_file():
-        raise RecipeError(f"{path}: no such file, expected the record of an earlier run to go on from")
-    earlier: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if earlier["policy"] != request.policy:
-        raise RecipeError(f"{path}: is of a run of {earlier['policy']}, expected {request.policy}")
-    return earlier
+        return encode_sentences(self._policy.model, tokenizer, tasks)
 
 
 def _text_source(
@@ -229,7 +181,3 @@ def _initialize_backbone(backbone: nn.Module) -> None:
     for module in backbone.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -71,7 +71,7 @@ def read_text_source(folder: Path, sentences: Iterable[str], longest: int) -> Te
     names = [name for name in stored if not name.startswith(_UNREAD)]
     if config.get("model_type") != "bert":
         weights = {name: stored.tensor(name) for name in names}
-        return TextSource(config, weights, _files(folder, (TOKENIZER_JSON, SPIECE_MODEL)))
+        return TextSource(config, weights, tokenizer_files(folder, (TOKENIZER_JSON, SPIECE_MODEL)))
     pieces = _vocabulary(folder)
     kept = basic_pieces(pieces, sentences)
     stored_positions = stored.shape(_POSITION_TABLE)[0]
@@ -85,7 +85,7 @@ def read_text_source(folder: Path, sentences: Iterable[str], longest: int) -> Te
         name: stored.tensor(name)[list(rows[name])] if name in rows else stored.tensor(name) for name in names
     }
     files: dict[str, Path | str | dict[str, Any]] = {VOCABULARY: "".join(f"{pieces[i]}\n" for i in kept)}
-    files |= _files(folder, (TOKENIZER_CONFIG,))
+    files |= tokenizer_files(folder, (TOKENIZER_CONFIG,))
     return TextSource({**config, "vocab_size": len(kept), "max_position_embeddings": longest}, weights, files)
 
 
@@ -117,5 +117,8 @@ def _vocabulary(folder: Path) -> list[str]:
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
-def _files(folder: Path, names: tuple[str, ...]) -> dict[str, Path | str | dict[str, Any]]:
+def tokenizer_files(
+    folder: Path, names: tuple[str, ...] = (TOKENIZER_JSON, SPIECE_MODEL, VOCABULARY, TOKENIZER_CONFIG)
+) -> dict[str, Path | str | dict[str, Any]]:
+    """Those of the files that a folder has."""
     return {name: folder / name for name in names if (folder / name).is_file()}

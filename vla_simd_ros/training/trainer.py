@@ -7,26 +7,28 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vla_simd_ros.training.batches import Batches
-from vla_simd_ros.training.impact import ImpactPolicy
+from vla_simd_ros.training.objectives import Objective, Source
 from vla_simd_ros.training.recipe import Recipe, RecipeError
 
 STATE_FILE, LOG_FILE = "training_state.pt", "log.csv"
 _PROGRESS_S = 4.0
 _TEXT = "model.text."
 _BACKBONE = "model.backbone."
-_COLUMNS = ("step", "samples", "loss", "l1", "kl", "held_out_l1", "learning_rate", "seconds")
+_LOSSES = ("loss", "l1", "kl", "cross_entropy", "consistency", "held_out_l1")
+_COLUMNS = ("step", "samples", *_LOSSES, "learning_rate", "seconds")
 _MOST_HELD_OUT = 512
 
+B = TypeVar("B")
 
-class Trainer:
-    """Trains ``policy`` in ``folder``, where its state and its log are kept.
+
+class Trainer(Generic[B]):
+    """Trains the policy of ``objective`` in ``folder``, where its state and its log are kept.
 
     What is drawn at a step (the batch, the latent, dropout) depends on the seed and the step alone, so a run
     that was stopped and went on gives the same weights as one that was not.
@@ -34,14 +36,15 @@ class Trainer:
 
     def __init__(
         self,
-        policy: ImpactPolicy,
+        objective: Objective[B],
         recipe: Recipe,
-        training: Batches,
-        held_out: Batches,
+        training: Source[B],
+        held_out: Source[B],
         folder: Path,
         optimizer_settings: dict[str, float],
     ) -> None:
-        self._policy = policy
+        self._objective = objective
+        policy = self._policy = objective.policy
         self._recipe = recipe
         self._training = training
         self._held_out = held_out
@@ -116,7 +119,7 @@ class Trainer:
         saved()
 
     def held_out_l1(self) -> float:
-        """Mean error of the most likely actions, in deviations of the action; NaN without such episodes."""
+        """The objective's mean error, in deviations of the action; NaN without such episodes."""
         rows = self._held_out.rows
         if not len(rows):
             return float("nan")
@@ -125,7 +128,7 @@ class Trainer:
         total = count = 0.0
         for start in range(0, len(rows), self._recipe.batch_size):
             batch = self._held_out.batch(rows[start : start + self._recipe.batch_size])
-            errors = (self._policy.predict(batch.inputs) - batch.actions).abs()[~batch.is_pad]
+            errors = self._objective.errors(batch)
             total, count = total + float(errors.sum()), count + errors.numel()
         self._policy.train()
         return total / count
@@ -138,7 +141,7 @@ class Trainer:
             group["lr"] = rate * factor
         batch = self._training.training(step)
         with self._autocast():
-            loss, parts = self._policy(batch.inputs, batch.actions, batch.is_pad)
+            loss, parts = self._objective.loss(batch)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self._policy.parameters(), recipe.grad_clip_norm)
@@ -198,16 +201,15 @@ class _Window:
         return ", ".join(f"{name} {value:.4f}" for name, value in self.means().items())
 
 
-def _groups(policy: ImpactPolicy, settings: dict[str, float]) -> list[dict[str, Any]]:
-    """Backbone and the rest, each with its learning rate; the frozen text encoder is in neither."""
+def _groups(policy: nn.Module, settings: dict[str, float]) -> list[dict[str, Any]]:
+    """Backbone and the rest, each with its learning rate; what is frozen is in neither."""
     named = [(name, p) for name, p in policy.named_parameters() if p.requires_grad]
-    return [
-        {
-            "params": [p for name, p in named if name.startswith(_BACKBONE) is backbone],
-            "lr": settings["optimizer_lr_backbone" if backbone else "optimizer_lr"],
-        }
-        for backbone in (False, True)
-    ]
+    groups = []
+    for backbone, rate in ((False, "optimizer_lr"), (True, "optimizer_lr_backbone")):
+        parameters = [p for name, p in named if name.startswith(_BACKBONE) is backbone]
+        if parameters:
+            groups.append({"params": parameters, "lr": settings[rate]})
+    return groups
 
 
 def _cut_log(path: Path, step: int) -> None:
