@@ -13,6 +13,7 @@ import numpy.typing as npt
 from vla_simd_ros.benchmarks.backend import BenchmarkError, Setup
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.work import Work
+from vla_simd_ros.decoding.base import Decoded, Exit, Pass
 
 
 class Faithful:
@@ -59,6 +60,19 @@ class Departing(Faithful):
         actions = super().query(observation)
         actions[0, 1] += 0.004
         return actions
+
+
+class Spelling(Faithful):
+    """Decodes as it is told to; what exits early is another action."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._early = setup.decoder.decoder == "early_exit"
+        passes = tuple(Pass(4, 0, (), 4, 0.9, 0.5) for _ in range(1 if self._early else 2))
+        self.decoded = Decoded((0,) * 8, passes, Exit.FIXED_POINT, True)
+
+    def query(self, observation: float) -> npt.NDArray[np.float32]:
+        return super().query(observation) * (-1 if self._early else 1)
 
 
 class Opaque(Faithful):

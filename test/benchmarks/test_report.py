@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 from vla_simd_ros.benchmarks.co_runner import CoRun
+from vla_simd_ros.benchmarks.decoding import DecodingSummary
 from vla_simd_ros.benchmarks.interleave import Plan
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.report import Context, to_json, to_markdown
@@ -11,6 +12,7 @@ from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
 from vla_simd_ros.benchmarks.soak import Soak
 from vla_simd_ros.benchmarks.statistics import Summary, compare, summarize
 from vla_simd_ros.benchmarks.work import Work
+from vla_simd_ros.decoding.decoders import DecoderOptions
 
 OPTIONS = Options("ckpt", ("slow", "quick"), Plan(2, 1), warmup=3, instruction="pick it up")
 CONTEXT = Context(
@@ -74,6 +76,28 @@ def test_json_of_soak_and_profile() -> None:
     report = to_json(full, OPTIONS, CONTEXT)
     assert report["soak"]["last"]["median_ms"] == 5
     assert report["profile"][0]["ms"] == 0.5
+
+
+def test_decoders_have_a_table_of_their_own() -> None:
+    made = result()
+    summary = DecodingSummary(passes=2.5, fixed=19.2, least=900.0, mean=1000.0, most=1100.0, pass_least=700.0)
+    programs = {"query": 3.0, "step": 5.25}
+    runners = [
+        dataclasses.replace(runner, decoding=summary, programs_ms=programs) for runner in made.runners[:2]
+    ]
+    slow = {"slow": made.comparisons["slow"]}
+    made = dataclasses.replace(made, runners=runners, comparisons={}, decoders=slow)
+    options = dataclasses.replace(OPTIONS, peers=(), decoder=DecoderOptions("jacobi"))
+    text = to_markdown(made, options, CONTEXT)
+    assert "Fastest peer" not in text
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
+    ours, other = ([row for row in cells if row[0] == name][-1] for name in ("jacobi", "slow"))
+    assert ours == ["jacobi", "3.00", "5.25", "2.5", "19.2", "900", "1000", "1100", "700"]
+    assert other[1:] == ours[1:] and next(row[6] for row in cells if row[0] == "slow").startswith("3.000 (")
+    report = json.loads(json.dumps(to_json(made, options, CONTEXT)))
+    assert report["decoder"] == "jacobi" and report["decoders"]["slow"]["ratio"] == 3.0
+    assert report["results"][1]["decoding"]["passes"] == 2.5
+    assert to_json(result(), OPTIONS, CONTEXT)["decoder"] is None
 
 
 def test_markdown_states_conditions_then_the_table() -> None:

@@ -8,6 +8,7 @@ from vla_simd_ros.benchmarks.agreement import DisagreementError
 from vla_simd_ros.benchmarks.backend import OURS, REFERENCE, BenchmarkError, RunnerSpec
 from vla_simd_ros.benchmarks.interleave import Plan
 from vla_simd_ros.benchmarks.session import Options, check_options, run_bench
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.executors.settings import EngineSettings
 
 OPTIONS = Options("", ("openvino", "onnxruntime"), Plan(2, 1), warmup=1, instruction="go")
@@ -66,6 +67,29 @@ def test_a_peer_may_have_a_tolerance_of_its_own() -> None:
     registry = {**REGISTRY, "openvino": RunnerSpec("fake_backends:Departing", tolerance=2e-3)}
     result = run_bench(OPTIONS, [1.0], lambda _: None, registry)  # type: ignore[list-item]
     assert result.runners[1].departure == pytest.approx(1e-3, rel=1e-4)
+
+
+def test_decoders_take_turns_with_the_engines_own() -> None:
+    jacobi, early = DecoderOptions("jacobi"), DecoderOptions("early_exit", sigma=0.7)
+    options = dataclasses.replace(OPTIONS, peers=("openvino",), decoders=(jacobi, early))
+    result, _ = run(options, **{OURS: "Spelling"})
+    assert [runner.runner for runner in result.runners] == [
+        OURS,
+        "jacobi",
+        "early_exit, sigma 0.7",
+        "openvino",
+    ]
+    assert list(result.decoders) == ["jacobi", "early_exit, sigma 0.7"]
+    assert list(result.comparisons) == ["openvino"] and result.fastest_peer() == "openvino"
+    assert [runner.departure for runner in result.runners] == [0.0, 0.0, 2.0, 0.0]
+    passes = [runner.decoding and runner.decoding.passes for runner in result.runners]
+    assert passes == [2.0, 2.0, 1.0, None]
+
+
+def test_a_decoder_is_measured_once() -> None:
+    jacobi = DecoderOptions("jacobi")
+    with pytest.raises(BenchmarkError, match="decoders jacobi, jacobi: one is given more than once"):
+        check_options(dataclasses.replace(OPTIONS, decoders=(jacobi, jacobi)))
 
 
 def test_without_peers_there_is_no_ratio() -> None:

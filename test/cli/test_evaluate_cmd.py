@@ -61,6 +61,29 @@ def test_combinations_run_the_same_episodes(
     assert "not within 6 steps" in out
 
 
+def test_decoders_are_conditions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = tmp_path / "tokens", tmp_path / "results.json"
+    cameras = (Camera("front", 32, 48), Camera("wrist", 32, 48))
+    text = {f"text_config.{name}": 8 for name in ("d_model", "d_kv", "d_ff", "num_heads", "num_layers")}
+    sizes = {**SIZES, "chunk_size": 2}
+    make_checkpoint(
+        "impact_tokens", folder, Options(cameras=cameras, sizes=sizes, settings={**text, "backbone_width": 4})
+    )
+    decoders = ("--decoder", "autoregressive,early_exit", "--sigma", "0.4,0.6", "--delays", "0")
+    status, out, err = evaluated(
+        capsys, str(folder), "--episodes", "1", *SHORT, *decoders, "--json", str(file)
+    )
+    assert status == 0, err
+    found = conditions(file)
+    names = ["autoregressive", "early_exit, sigma 0.4", "early_exit, sigma 0.6"]
+    assert [each["name"] for each in found] == names
+    decodings = [each["episodes"][0]["decoding"] for each in found]
+    queries = found[0]["episodes"][0]["queries"]
+    assert decodings[0]["passes"] == decodings[0]["tokens"] == 12 * queries
+    assert all(each["passes"] < each["tokens"] for each in decodings[1:])
+    assert "Tokens a pass" in out
+
+
 def test_two_checkpoints_and_shuffled_instructions(
     act: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +114,8 @@ def test_two_checkpoints_and_shuffled_instructions(
         (("--expert", "--horizon", "few"), "horizon 'few': expected whole numbers of rows"),
         (("--expert", "--delays", "0,soon"), "delay 'soon': expected milliseconds"),
         (("--expert", "--precision", "fp64"), "precision 'fp64' is unknown, expected fp32 or int8"),
+        (("--expert", "--decoder", "greedy"), "decoder 'greedy' is unknown, expected one of autoregressive"),
+        (("--expert", "--decoder", "early_exit", "--sigma", "0.4,high"), "sigma is 'high', expected a prob"),
         (("--expert", "--json", "/nowhere/a.json"), "there is no folder /nowhere"),
         (("/nowhere/at/all",), "/nowhere/at/all: no such folder"),
     ],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.control.control_loop import ActionKind
 from vla_simd_ros.control.limits import JointLimits
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.evaluation.world import Actions, Episode, Picture, Vector
 from vla_simd_ros.inference import Query, Timing
 from vla_simd_ros.observation import Observation
@@ -90,6 +92,7 @@ class LinePolicy:
     def __init__(self, spec: PolicySpec | None = None, query_ms: float = 7.0) -> None:
         self.spec = spec or line_spec()
         self.solver: Solver | None = None
+        self.decoder: DecoderOptions | None = None
         self.end = ENDS[LEFT]
         self.query_ms = query_ms
         self.seen: list[Observation] = []
@@ -97,6 +100,9 @@ class LinePolicy:
     def set_instruction(self, text: str) -> float:
         self.end = ENDS[text]
         return 0.0
+
+    def set_decoder(self, **options: Any) -> None:
+        raise AssertionError("a policy of one pass was given a decoder")
 
     def noise(self, seed: int) -> npt.NDArray[np.float32]:
         raise AssertionError("a policy of one pass was asked for noise")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from small_world import CHUNK, ENDS, PERIOD_NS, RIGHT, STEP, BrokenPolicy, LinePolicy, LineWorld, line_spec
 
 from vla_simd_ros.control.control_loop import ActionKind
+from vla_simd_ros.decoding.base import Decoded, DecodingError, Exit, Pass
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.evaluation.execution import Delay, Execution
-from vla_simd_ros.evaluation.pilot import PilotFailed
+from vla_simd_ros.evaluation.pilot import Decoding, PilotFailed
 from vla_simd_ros.evaluation.policy_pilot import PolicyPilot
 from vla_simd_ros.evaluation.world import Episode, EvaluationError, World
 from vla_simd_ros.executors.base import InputError
@@ -157,6 +162,47 @@ def test_noise_follows_from_the_episode() -> None:
     course(second, Execution(), 5)
     assert first.noises == second.noises
     assert len(set(first.noises)) == 5
+
+
+class Spelling(LinePolicy):
+    """Stands for a policy that spells its actions: so many passes and tokens in each query."""
+
+    def __init__(self, *queries: tuple[int, int], fails: bool = False) -> None:
+        super().__init__()
+        self.decoder = DecoderOptions()
+        self.asked: list[str] = []
+        self._queries, self._fails = iter(queries), fails
+
+    def set_decoder(self, **options: Any) -> None:
+        self.decoder = DecoderOptions(**options)
+
+    def query(self, observation: Observation, *, noise: npt.NDArray[np.float32] | None = None) -> Query:
+        if self._fails:
+            raise DecodingError("token 9 at place 0 is no action")
+        assert self.decoder is not None
+        self.asked.append(self.decoder.decoder)
+        passes, tokens = next(self._queries)
+        spent = tuple(Pass(tokens, 0, (), tokens // passes, 1.0, 0.5) for _ in range(passes))
+        decoded = Decoded((0,) * tokens, spent, Exit.FIXED_POINT, True)
+        return replace(super().query(observation), decoded=decoded)
+
+
+def test_how_tokens_were_decoded_is_counted() -> None:
+    world, policy = LineWorld(), Spelling((2, 8), (4, 8), (1, 4))
+    one, other = (PolicyPilot(policy, Execution(), DecoderOptions(name)) for name in ("jacobi", "auto"))
+    world.begin(EPISODE)
+    other.begin(world, EPISODE)
+    one.begin(world, EPISODE)
+    for _ in range(3):
+        world.act(one.command(world))
+    assert policy.asked == ["jacobi"] * 3
+    assert one.counts().decoding == Decoding(passes=7, tokens=20, seconds=3.5, slowest=4.0, fastest=8.0)
+    assert other.counts().decoding is None
+
+
+def test_tokens_that_are_no_actions_end_the_episode() -> None:
+    with pytest.raises(PilotFailed, match="tokens are no actions: token 9 at place 0 is no action"):
+        course(Spelling(fails=True), Execution(), 1)
 
 
 class Refusing(LinePolicy):

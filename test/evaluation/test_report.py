@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.evaluation.execution import Execution
 from vla_simd_ros.evaluation.intervals import paired_difference
-from vla_simd_ros.evaluation.pilot import Counts
+from vla_simd_ros.evaluation.pilot import Counts, Decoding
 from vla_simd_ros.evaluation.report import tables, to_json
 from vla_simd_ros.evaluation.rollout import Result
 from vla_simd_ros.evaluation.session import Condition, Outcome
@@ -70,6 +72,26 @@ def test_conditions_side_by_side() -> None:
     assert second["Points over the first"] == (
         f"-10.0 [{expected.low * 100:+.1f}, {expected.high * 100:+.1f}]"
     )
+
+
+def test_decoders_side_by_side() -> None:
+    """Two episodes of 3 queries each: 12 and 6 passes for 48 tokens, in 2 and 1 s."""
+
+    def decoded(options: DecoderOptions, passes: int, seconds: float) -> Outcome:
+        made = outcome(Condition("impact", "fp32", Execution(), decoder=options), "11")
+        decoding = Decoding(passes, 48, seconds, 10.0 / seconds, 90.0 / seconds)
+        results = [replace(each, counts=replace(each.counts, decoding=decoding)) for each in made.results]
+        return replace(made, results=tuple(results))
+
+    jacobi, early = DecoderOptions("jacobi"), DecoderOptions("early_exit", sigma=0.7, block=4)
+    expert = outcome(Condition("expert"), "11")
+    text = tables([decoded(jacobi, 12, 2.0), decoded(early, 6, 1.0), expert])
+    first = next(row(text, line.split("|")[1].strip()) for line in text.splitlines() if ", jacobi" in line)
+    second = next(row(text, line.split("|")[1].strip()) for line in text.splitlines() if "early_" in line)
+    columns = ("Passes a query", "Tokens a pass", "Tokens/s: least", "mean", "most")
+    assert [first[name] for name in columns] == ["4.0", "4.0", "5", "24", "45"]
+    assert [second[name] for name in columns] == ["2.0", "8.0", "10", "48", "90"]
+    assert [row(text, "expert")[name] for name in columns] == [""] * 5
 
 
 def test_instructions_one_by_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.evaluation.execution import Delay, Execution
 from vla_simd_ros.evaluation.request import Request
 from vla_simd_ros.evaluation.through_nodes import NodeRequest, check, told, variations
@@ -13,6 +14,7 @@ TRUE = Delay(measured=True)
 REQUEST = Request(
     checkpoints=("/policies/impact",),
     arithmetics=("", "encoder.ffn"),
+    decoders=(DecoderOptions("early_exit", sigma=0.7),),
     executions=(
         Execution("time_aligned", 20, 8, TRUE),
         Execution("synchronous", delay=Delay(150.0, measured=True)),
@@ -44,6 +46,8 @@ def test_conditions_become_parameters() -> None:
         "inject_delay": "",
         "query_pacing": "on_demand",
         "query_threshold": 8,
+        "decoder": "early_exit",
+        "sigma": 0.7,
     }
     assert aligned.executor == {"mode": "time_aligned"}
     assert waiting.executor == {"mode": "lagged"}
@@ -55,6 +59,7 @@ def test_conditions_become_parameters() -> None:
 def test_queries_back_to_back_are_the_nodes_continuous_pacing() -> None:
     (found,) = variations(Request(checkpoints=("a",), executions=(Execution(delay=TRUE),)))
     assert found.policy["query_pacing"] == "continuous"
+    assert not {"decoder", "sigma", "block"} & found.policy.keys(), "the node's own"
     assert told(found, shuffled=True).shuffled and not found.condition.shuffled
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.decoding.base import Decoded
+from vla_simd_ros.decoding.decoders import DEFAULT_OPTIONS, DecoderOptions
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.ir import Array
@@ -22,13 +24,15 @@ class BenchmarkError(Exception):
 
 @dataclass(frozen=True)
 class Setup:
-    """What every backend is made from; ``instruction`` is for policies that use one, ``settings`` and the
-    groups of layers in ``int8`` are this engine's, except for ``threads``, which every backend has."""
+    """What every backend is made from; ``instruction`` is for policies that use one, ``decoder`` for those
+    that spell their actions, ``settings`` and the groups of layers in ``int8`` are this engine's, except for
+    ``threads``, which every backend has."""
 
     checkpoint: str
     instruction: str
     settings: EngineSettings
     int8: str = ""
+    decoder: DecoderOptions = DEFAULT_OPTIONS
     held_to: str = ""
     """Instruction set that a peer is held to where it allows that; empty: its choice."""
 
@@ -55,6 +59,15 @@ class Staged(Protocol):
     @property
     def spent_ms(self) -> Mapping[str, float]:
         """Milliseconds of the last query by program: "query", and "step" for all steps together."""
+
+
+@runtime_checkable
+class Spelling(Protocol):
+    """A backend that may decode its actions from tokens."""
+
+    @property
+    def decoded(self) -> Decoded | None:
+        """How those of the last query were decoded; None for a policy that computes them."""
 
 
 @runtime_checkable

@@ -26,11 +26,14 @@ from vla_simd_ros.benchmarks.backend import (
     Calibrated,
     Profiled,
     Setup,
+    Spelling,
     Staged,
     resolve,
 )
+from vla_simd_ros.benchmarks.decoding import DecodingSummary, summarize_decoding
 from vla_simd_ros.benchmarks.isa_limit import limiting_variables
 from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.decoding.base import Decoded
 from vla_simd_ros.graph.ir import Array
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ class Turns:
         self._cases = cases
         self._clock = clock
         self._spent_ms: list[Mapping[str, float]] = []
+        self._decoded: list[Decoded] = []
 
     def answers(self, count: int) -> list[Array]:
         """The actions for the first ``count`` cases."""
@@ -83,6 +87,11 @@ class Turns:
         names = dict.fromkeys(name for spent in last for name in spent)
         return {name: statistics.median(spent[name] for spent in last) for name in names}
 
+    def decoding(self, count: int) -> DecodingSummary | None:
+        """How the tokens of the last ``count`` queries that were timed were decoded; None where there are
+        none."""
+        return summarize_decoding(self._decoded[-count:]) if self._decoded else None
+
     def _time(self, index: int) -> float:
         case = self._cases[index % len(self._cases)]
         start = self._clock()
@@ -90,6 +99,8 @@ class Turns:
         elapsed_ms = (self._clock() - start) / 1e6
         if isinstance(self._backend, Staged):
             self._spent_ms.append(self._backend.spent_ms)
+        if isinstance(self._backend, Spelling) and self._backend.decoded is not None:
+            self._decoded.append(self._backend.decoded)
         return elapsed_ms
 
 
@@ -149,6 +160,11 @@ class ChildRunner:
     def programs(self, count: int) -> dict[str, float]:
         """Median milliseconds of each program over the last ``count`` queries that were timed."""
         result: dict[str, float] = self._call("programs", count)
+        return result
+
+    def decoding(self, count: int) -> DecodingSummary | None:
+        """How the tokens of the last ``count`` queries that were timed were decoded."""
+        result: DecodingSummary | None = self._call("decoding", count)
         return result
 
     def close(self) -> None:

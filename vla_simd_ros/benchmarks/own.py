@@ -12,6 +12,7 @@ from vla_simd_ros.benchmarks.backend import Setup
 from vla_simd_ros.benchmarks.op_times import ProfiledPolicy
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.decoding.base import Decoded
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import Case
@@ -25,7 +26,8 @@ class SimdBackend:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         executor = SimdExecutor(setup.settings)
-        self._policy = Policy(load_checkpoint(setup.checkpoint), executor, setup.int8)
+        checkpoint = load_checkpoint(setup.checkpoint)
+        self._policy = Policy(checkpoint, executor, setup.int8, decoder=setup.decoder)
         self._last: Query | None = None
         if self._policy.spec.uses_instruction:
             self._policy.set_instruction(setup.instruction)
@@ -35,6 +37,7 @@ class SimdBackend:
             "isa": self._policy.isa,
             "threads": str(self._policy.threads),
             "int8": ",".join(self._policy.int8),
+            **({} if self._policy.decoder is None else {"decoder": str(self._policy.decoder)}),
             **{f"{dtype}_weight_bytes": str(size) for dtype, size in executor.weight_bytes.items()},
         }
 
@@ -49,8 +52,14 @@ class SimdBackend:
         if self._last is None:
             return {}
         timing = self._last.timing
-        steps = {} if self._policy.solver is None else {"step": timing.step_ms}
+        repeats = self._policy.solver is not None or self._policy.action_tokens is not None
+        steps = {"step": timing.step_ms} if repeats else {}
         return {"query": timing.query_ms, **steps}
+
+    @property
+    def decoded(self) -> Decoded | None:
+        """See :class:`vla_simd_ros.benchmarks.backend.Spelling`."""
+        return None if self._last is None else self._last.decoded
 
     def profile(self, case: Case, queries: int) -> list[OpTime]:
         """Shortest time of each operation over ``queries`` queries, on an engine of its own."""

@@ -36,12 +36,14 @@ def to_json(result: BenchResult, options: Options, context: Context) -> dict[str
         "isa": result.isa,
         "threads": result.threads,
         "steps": options.steps,
+        "decoder": None if result.runners[0].decoding is None else str(options.decoder),
         "results": [_runner_json(runner) for runner in result.runners],
         "speedup_vs_fastest_peer": result.speedup_vs_fastest_peer(),
         "fastest_peer": result.fastest_peer(),
         "speedup_vs_fastest_int8_peer": result.speedup_vs_fastest_peer(INT8),
         "fastest_int8_peer": result.fastest_peer(INT8),
         "speedups": {peer: asdict(comparison) for peer, comparison in result.comparisons.items()},
+        "decoders": {name: asdict(comparison) for name, comparison in result.decoders.items()},
         "soak": asdict(result.soak) if result.soak else None,
         "co_run": asdict(result.co_run) if result.co_run else None,
         "profile": [asdict(op) for op in result.profile] if result.profile else None,
@@ -67,6 +69,7 @@ def _runner_json(result: RunnerResult) -> dict[str, Any]:
         **asdict(result.summary),
         "departure": result.departure,
         "programs_ms": dict(result.programs_ms),
+        "decoding": None if result.decoding is None else asdict(result.decoding),
         "details": dict(result.details),
         "blocks_ms": result.blocks_ms,
     }
@@ -86,6 +89,8 @@ def to_markdown(result: BenchResult, options: Options, context: Context) -> str:
             ]
     if options.steps:
         lines += [*_programs(result.runners, options.steps), ""]
+    if any(runner.decoding for runner in result.runners):
+        lines += [*_decodings(result.runners, str(options.decoder)), ""]
     if options.plan.queries >= TAIL_QUERIES:
         lines += [_tail_line(result.runners[0].summary), ""]
     if result.soak:
@@ -140,8 +145,31 @@ def _programs(runners: Sequence[RunnerResult], steps: int) -> list[str]:
     return markdown_table(header, rows)
 
 
+def _decodings(runners: Sequence[RunnerResult], ours: str) -> list[str]:
+    """How action tokens were decoded; ``ours`` is this engine's decoder."""
+    header = (
+        "Decoder", "Query ms", "Decoding ms", "Passes a query", "Tokens fixed a pass", "Tokens/s: least",
+        "mean", "most", "in the slowest pass",
+    )  # fmt: skip
+    rows = []
+    for place, runner in enumerate(runners):
+        if (found := runner.decoding) is not None:
+            rates = (found.least, found.mean, found.most, found.pass_least)
+            rows.append(
+                (
+                    ours if place == 0 else runner.runner,
+                    f"{runner.programs_ms['query']:.2f}",
+                    f"{runner.programs_ms['step']:.2f}",
+                    f"{found.passes:.1f}",
+                    f"{found.fixed:.1f}",
+                    *(f"{rate:.0f}" for rate in rates),
+                )
+            )
+    return markdown_table(header, rows)
+
+
 def _row(result: BenchResult, runner: RunnerResult) -> list[str]:
-    paired = result.comparisons.get(runner.runner)
+    paired = {**result.comparisons, **result.decoders}.get(runner.runner)
     ratio = f"{paired.ratio:.3f} ({paired.low:.3f} to {paired.high:.3f})" if paired else "1"
     return [
         runner.runner,

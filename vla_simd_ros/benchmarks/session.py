@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vla_simd_ros.benchmarks.agreement import TOLERANCES, check_agreement
@@ -12,18 +13,21 @@ from vla_simd_ros.benchmarks.backend import (
     OURS,
     REFERENCE,
     RUNNERS,
+    BenchmarkError,
     RunnerSpec,
     Setup,
     check_peers,
 )
 from vla_simd_ros.benchmarks.child import ChildRunner
 from vla_simd_ros.benchmarks.co_runner import CoRun, measure_co_run
+from vla_simd_ros.benchmarks.decoding import DecodingSummary
 from vla_simd_ros.benchmarks.interleave import Plan, Visit, measure
 from vla_simd_ros.benchmarks.isa_limit import limiting_variables
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.sensors import SensorWatch
 from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
 from vla_simd_ros.benchmarks.statistics import Comparison, Summary, compare, summarize
+from vla_simd_ros.decoding.decoders import DEFAULT_OPTIONS, DecoderOptions
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.ir import Array
@@ -41,7 +45,8 @@ _CHECKED = 2  # cases; the reference takes its time
 class Options:
     """What to measure. With ``settings.threads`` of 0 the engine chooses; every peer then gets as many.
     ``hold_peers`` holds those that allow it to the engine's instruction set. ``steps`` are those of a query,
-    None for a policy of one pass."""
+    None for a policy of one pass. The engine decodes action tokens with ``decoder``, and in turns with that
+    with each of ``decoders``."""
 
     checkpoint: str
     peers: tuple[str, ...]
@@ -55,6 +60,8 @@ class Options:
     co_runner: bool = False
     profile: bool = False
     steps: int | None = None
+    decoder: DecoderOptions = DEFAULT_OPTIONS
+    decoders: tuple[DecoderOptions, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,13 @@ class RunnerResult:
     departure: float
     details: Mapping[str, str]
     programs_ms: Mapping[str, float] = field(default_factory=dict)
+    decoding: DecodingSummary | None = None
 
 
 @dataclass(frozen=True)
 class BenchResult:
     """All runners, this engine first; ``int8`` are its groups of layers in int8, with commas; ``comparisons``
-    holds each peer's time over this engine's."""
+    holds each peer's time over this engine's, ``decoders`` that of the engine with other decoders."""
 
     isa: str
     int8: str
@@ -85,6 +93,7 @@ class BenchResult:
     soak: Soak | None
     co_run: CoRun | None
     profile: list[OpTime] | None
+    decoders: dict[str, Comparison] = field(default_factory=dict)
 
     def fastest_peer(self, precision: str = FP32) -> str | None:
         """The peer of the smallest median time among those that compute in this precision."""
@@ -103,6 +112,9 @@ class BenchResult:
 
 def check_options(options: Options) -> None:
     """Raises ``BenchmarkError`` for what cannot be measured, before anything is loaded."""
+    names = [str(decoder) for decoder in options.decoders]
+    if len(set(names)) < len(names):
+        raise BenchmarkError(f"decoders {', '.join(names)}: one is given more than once")
     check_peers(list(options.peers))
     if options.hold_peers:
         limiting_variables(options.settings.isa)
@@ -122,12 +134,13 @@ def run_bench(
     whose actions differ from the reference; then nothing is timed.
     """
     check_options(options)
+    registry = {**registry, **_decoder_runners(options, registry[OURS])}
     with ExitStack() as stack:
         expected = _expected(options, cases, say, registry)
         runners, threads = _start(options, cases, say, registry, stack)
         precisions = {name: registry[name].precision for name in runners}
         if runners[OURS].details["int8"]:
-            precisions[OURS] = INT8
+            precisions |= dict.fromkeys((OURS, *map(str, options.decoders)), INT8)
         tolerances = {
             name: registry[name].tolerance or TOLERANCES[precision] for name, precision in precisions.items()
         }
@@ -137,6 +150,7 @@ def run_bench(
             runner.time_queries(0, options.warmup)
         times = measure(runners, options.plan, _announce(say, options.plan))
         programs = {name: runner.programs(options.plan.queries) for name, runner in runners.items()}
+        decodings = {name: runner.decoding(options.plan.queries) for name, runner in runners.items()}
         ours = runners[OURS]
         soak = _soak(ours, options.soak_s, say) if options.soak_s else None
         co_run = _co_run(ours, options.plan, say) if options.co_runner else None
@@ -150,12 +164,17 @@ def run_bench(
                 departures[name],
                 runner.details,
                 programs[name],
+                decodings[name],
             )
             for name, runner in runners.items()
         ]
-        comparisons = {peer: compare(times[peer], times[OURS]) for peer in options.peers}
+        comparisons = {name: compare(times[name], times[OURS]) for name in runners if name != OURS}
+        peers, decoders = (
+            {name: found for name, found in comparisons.items() if (name in options.peers) == is_peer}
+            for is_peer in (True, False)
+        )
         isa, int8 = (ours.details[name] for name in ("isa", "int8"))
-        return BenchResult(isa, int8, threads, results, comparisons, soak, co_run, profile)
+        return BenchResult(isa, int8, threads, results, peers, soak, co_run, profile, decoders)
 
 
 def _start(
@@ -168,10 +187,11 @@ def _start(
     """The runners' processes, this engine's first: it settles the number of threads."""
     runners: dict[str, ChildRunner] = {}
     settings = options.settings
-    for name in (OURS, *options.peers):
+    decoders = {OURS: options.decoder, **{str(decoder): decoder for decoder in options.decoders}}
+    for name in (*decoders, *options.peers):
         say(f"{name}: preparing")
-        held_to = _held_to(options, name)
-        setup = Setup(options.checkpoint, options.instruction, settings, options.int8, held_to)
+        decoder, held_to = decoders.get(name, options.decoder), _held_to(options, name)
+        setup = Setup(options.checkpoint, options.instruction, settings, options.int8, decoder, held_to)
         runners[name] = stack.enter_context(
             ChildRunner(name, registry[name].factory, setup, cases, _wait(say, name))
         )
@@ -180,7 +200,18 @@ def _start(
 
 
 def _held_to(options: Options, runner: str) -> str:
-    return options.settings.isa if options.hold_peers and runner != OURS else ""
+    return options.settings.isa if options.hold_peers and runner in options.peers else ""
+
+
+def _decoder_runners(options: Options, ours: RunnerSpec) -> dict[str, RunnerSpec]:
+    """This engine with each decoder; tokens that are not the greedy ones may be anywhere."""
+    decoders = {OURS: options.decoder, **{str(decoder): decoder for decoder in options.decoders}}
+    return {
+        name: replace(ours, tolerance=math.inf)
+        if decoder.decoder == "early_exit" or decoder.max_passes
+        else ours
+        for name, decoder in decoders.items()
+    }
 
 
 def _expected(

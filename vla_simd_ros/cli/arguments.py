@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from vla_simd_ros.decoding.base import DecodingError
+from vla_simd_ros.decoding.decoders import DECODERS, DEFAULT_OPTIONS, DecoderOptions
+from vla_simd_ros.decoding.parallel import INITIALIZATIONS
 from vla_simd_ros.executors.convolution import CONVOLUTIONS
 from vla_simd_ros.executors.settings import keep_exact, parse_settings, settings
 
@@ -80,6 +84,82 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="seed of the noise of a policy that iterates (default: other noise each time)",
     )
+
+
+def add_decoder(
+    parser: argparse.ArgumentParser,
+    default: DecoderOptions = DEFAULT_OPTIONS,
+    *,
+    seed_option: str = "--decoder-seed",
+    lists: bool = False,
+) -> None:
+    """How tokens are decoded; :func:`decoder_options` reads it. With ``lists``, several decoders and several
+    sigmas, with commas, which :func:`decoder_conditions` reads."""
+    group = parser.add_argument_group(
+        "decoder", "of policies that spell their actions in tokens, and of texts"
+    )
+    names = ", ".join(DECODERS)
+    group.add_argument(
+        "--decoder",
+        **({"metavar": "LIST"} if lists else {"choices": DECODERS}),
+        default=default.decoder,
+        help=f"{f'some of {names}; ' if lists else ''}see docs/decoding.md (default: %(default)s)",
+    )
+    group.add_argument(
+        "--block",
+        type=count,
+        default=default.block,
+        metavar="N",
+        help=f"tokens that are decoded at once (default: {default.block or 'all of a chunk'})",
+    )
+    group.add_argument(
+        "--sigma",
+        **({"metavar": "LIST"} if lists else {"metavar": "P", "type": float}),
+        default=str(default.sigma) if lists else default.sigma,
+        help="least probability of a token at which early_exit is content (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-passes", type=count, default=default.max_passes, metavar="N", help="(default: no limit)"
+    )
+    group.add_argument(
+        "--initialization",
+        choices=INITIALIZATIONS,
+        default=default.initialization,
+        help="what is guessed at first (default: %(default)s)",
+    )
+    group.add_argument(
+        seed_option,
+        dest="decoder_seed",
+        type=seed,
+        default=default.decoder_seed,
+        metavar="N",
+        help="of random guesses (default: %(default)s)",
+    )
+
+
+def decoder_options(args: argparse.Namespace) -> DecoderOptions:
+    """The decoder that the command line names."""
+    return DecoderOptions(**{field.name: getattr(args, field.name) for field in fields(DecoderOptions)})
+
+
+def decoder_conditions(args: argparse.Namespace, decoders: str) -> tuple[DecoderOptions, ...]:
+    """Those of ``decoders``, names with commas, early_exit once with each sigma of the command line. Raises
+    DecodingError for one that does not exist."""
+    found = []
+    sigmas = [_probability(text) for text in str(args.sigma).split(",")]
+    for name in (part.strip() for part in decoders.split(",")):
+        for sigma in sigmas if name == "early_exit" else sigmas[:1]:
+            args_of_one = argparse.Namespace(**{**vars(args), "decoder": name, "sigma": sigma})
+            found.append(decoder_options(args_of_one))
+            found[-1].make(1)  # refuses what does not exist
+    return tuple(found)
+
+
+def _probability(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise DecodingError(f"sigma is '{text}', expected a probability") from None
 
 
 def seed(text: str) -> int:

@@ -6,14 +6,26 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.benchmarks.backend import PEERS, BenchmarkError
 from vla_simd_ros.benchmarks.consistency import LEAST_PAIRS
-from vla_simd_ros.cli.arguments import add_int8, add_settings, engine_choice, setting_changes
+from vla_simd_ros.cli.arguments import (
+    add_decoder,
+    add_int8,
+    add_settings,
+    decoder_conditions,
+    decoder_options,
+    engine_choice,
+    setting_changes,
+)
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.int8 import FP32, INT8
 from vla_simd_ros.graph.int8_groups import int8_setting
+
+if TYPE_CHECKING:
+    from vla_simd_ros.benchmarks.session import Options as SessionOptions
+    from vla_simd_ros.policies.base import PolicyDefinition
 
 DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
 _CASES = 4
@@ -53,6 +65,12 @@ def add_parser(subparsers: Any) -> None:
     add_int8(parser)
     parser.add_argument(
         "--precision", choices=(FP32, INT8), help="of this engine; int8 is short for --int8 all"
+    )
+    add_decoder(parser)
+    parser.add_argument(
+        "--decoders",
+        metavar="LIST",
+        help="this engine with these decoders too, in turns with that of --decoder",
     )
     add_settings(parser)
     parser.add_argument("--instruction", default=DEFAULT_INSTRUCTION, metavar="TEXT")
@@ -212,6 +230,7 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from vla_simd_ros.benchmarks.session import Options, check_options, run_bench
     from vla_simd_ros.checkpoints import load_checkpoint
     from vla_simd_ros.fidelity.cases import random_cases
+    from vla_simd_ros.policies.registry import define_policy
 
     checkpoint = load_checkpoint(args.checkpoint)
     chosen = engine_choice(args, checkpoint, int8_setting(args.precision or FP32, args.int8))
@@ -229,8 +248,11 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         co_runner=args.co_runner,
         profile=args.profile,
         steps=cases[0].num_steps,
+        decoder=decoder_options(args),
+        decoders=decoder_conditions(args, args.decoders) if args.decoders else (),
     )
     check_options(options)
+    _check_decoders(options, define_policy(checkpoint))
     machine = describe_machine()
     if warning := busy_warning():
         _say(f"warning: {warning}")
@@ -246,6 +268,20 @@ def _compare(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     if result.profile:
         text += "\n" + profile_tables(result.profile, measure_roofline(result.isa, result.threads))
     return to_json(result, options, context), text
+
+
+def _check_decoders(options: SessionOptions, policy: PolicyDefinition) -> None:
+    """Raise BenchmarkError where decoders or peers are no use for a policy."""
+    from vla_simd_ros.benchmarks.peers.policy_programs import no_peers
+
+    if policy.action_tokens is None and (options.decoders or options.decoder.changed):
+        asked = ", ".join(map(str, options.decoders or (options.decoder,)))
+        raise BenchmarkError(
+            f"decoder {asked}: the policy '{policy.spec.type}' decodes no tokens, it computes its actions "
+            "directly"
+        )
+    if policy.action_tokens is not None and options.peers:
+        raise no_peers(policy.spec.type)
 
 
 def _ablate(args: argparse.Namespace) -> tuple[dict[str, Any], str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vla_simd_ros.checkpoints import Checkpoint
     from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.fidelity.cases import Case
-    from vla_simd_ros.fidelity.check import OutputReport
+    from vla_simd_ros.fidelity.check import OutputReport, TokenReport
     from vla_simd_ros.fidelity.convolution_error import ConvolutionError
     from vla_simd_ros.fidelity.trace import TraceEntry
 
@@ -33,9 +33,11 @@ def add_parser(commands: Any) -> None:
         "check",
         help="compare the engine's actions with a reference implementation",
         description="Run random raw observations (uint8 frames, state in robot units) through the engine and "
-        "through a reference in float32 and float64. Exit code 1 if the actions are too far apart. "
-        "With --convolution or --exact also: how far the output of each convolution is from that of the "
-        "direct method. With --int8 instead: what each group in int8 adds to the error, and which cause it.",
+        "through a reference in float32 and float64. Exit code 1 if the actions are too far apart. Of a "
+        "policy that spells its actions in tokens, the scores of those that the reference decodes are "
+        "compared, and the tokens that the engine decodes. With --convolution or --exact also: how far the "
+        "output of each convolution is from that of the direct method. With --int8 instead: what each group "
+        "in int8 adds to the error, and which cause it.",
     )
     parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
     parser.add_argument(
@@ -75,8 +77,10 @@ def run(args: argparse.Namespace) -> int:
     from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.fidelity.cases import random_cases
     from vla_simd_ros.fidelity.check import compare, trace_tensors
+    from vla_simd_ros.fidelity.check_tokens import compare_tokens
     from vla_simd_ros.fidelity.measure import bound_with
     from vla_simd_ros.fidelity.references import references_for
+    from vla_simd_ros.policies.registry import define_policy
 
     checkpoint = load_checkpoint(args.checkpoint)
     reference = args.reference or references_for(checkpoint.type)[0]
@@ -89,7 +93,11 @@ def run(args: argparse.Namespace) -> int:
     bound = bound_with(settings.convolution, cases[0].num_steps is not None, linear=settings.linear)
     if args.int8:
         return check_int8(args, checkpoint, executor, chosen.int8, reference, cases, _progress)
-    report = compare(checkpoint, executor, reference, args.instruction, cases, _progress, bound)
+    compared = checkpoint, executor, reference, args.instruction, cases, _progress, bound
+    if define_policy(checkpoint).action_tokens is None:
+        report = compare(*compared)
+    else:
+        report, cases = compare_tokens(*compared)
     entries: list[TraceEntry] = []
     if args.trace or not report.passed:
         _progress("tensor by tensor against float64")
@@ -155,8 +163,20 @@ def _print(args: argparse.Namespace, report: OutputReport, reference: str, execu
         ("reference, float32 from float64", report.departure),
     ):
         print(f"{label:34}{row.absolute:11.3e}{row.relative:11.3e}{row.rms:11.3e}")
+    if report.tokens is not None:
+        _print_tokens(report.tokens, report.bound)
     verdict = "pass" if report.passed else "FAIL"
     print(f"{verdict}: bound on max abs / largest is {report.bound:.3e}")
+
+
+def _print_tokens(tokens: TokenReport, bound: float) -> None:
+    print(f"{tokens.same} of {tokens.chunks} chunks have the tokens of the reference in float64", end="")
+    if tokens.same == tokens.chunks:
+        print()
+    else:
+        print(
+            f"; it prefers its own by up to {tokens.margin:.3e} of the largest score, allowed {2 * bound:.3e}"
+        )
 
 
 def _print_trace(entries: list[TraceEntry], everything: bool) -> None:

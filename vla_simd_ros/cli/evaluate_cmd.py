@@ -9,7 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vla_simd_ros.cli.arguments import add_int8, add_settings, seed, setting_changes
+from vla_simd_ros.cli.arguments import (
+    add_decoder,
+    add_int8,
+    add_settings,
+    decoder_conditions,
+    seed,
+    setting_changes,
+)
 from vla_simd_ros.cli.node_process import SIMULATED, become, require
 from vla_simd_ros.evaluation.episodes import FIRST_SEED
 from vla_simd_ros.evaluation.execution import MEASURED, MODES, SYNCHRONOUS, Execution, delay
@@ -51,6 +58,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="LIST",
         help=f"{FP32}, {INT8} or both to compare them (default: {FP32}, or {INT8} with --int8)",
     )
+    add_decoder(parser, lists=True)
     add_settings(parser)
 
 
@@ -161,6 +169,7 @@ def request_from(args: argparse.Namespace) -> Request:
         checkpoints=tuple(args.checkpoints),
         arithmetics=_arithmetics(args),
         executions=_executions(args),
+        decoders=decoder_conditions(args, args.decoder),
         episodes=args.episodes,
         first_seed=args.seed,
         instructions=tuple(args.instruction),

@@ -7,14 +7,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_plain_settings, count, plain_changes, seed
-from vla_simd_ros.decoding.decoders import DECODERS, DEFAULT_BLOCK, DEFAULT_SIGMA
-from vla_simd_ros.decoding.parallel import INITIALIZATIONS
+from vla_simd_ros.cli.arguments import (
+    add_decoder,
+    add_plain_settings,
+    count,
+    decoder_options,
+    plain_changes,
+)
+from vla_simd_ros.decoding.decoders import DECODERS, DEFAULT_BLOCK, DecoderOptions
 
 if TYPE_CHECKING:
     from vla_simd_ros.decoding.base import Decoded
 
 _DEFAULT_TOKENS = 128
+_DEFAULT_DECODER = DecoderOptions(DECODERS[0], block=DEFAULT_BLOCK)
 
 
 def add_parser(commands: Any) -> None:
@@ -43,56 +49,17 @@ def add_parser(commands: Any) -> None:
         help="tokens of prompt and answer that there is room for (default: 2048, or as many as the model "
         "takes)",
     )
-    _add_decoder(parser)
+    add_decoder(parser, _DEFAULT_DECODER, seed_option="--seed")
     add_plain_settings(parser)
-
-
-def _add_decoder(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("decoder")
-    group.add_argument(
-        "--decoder", choices=DECODERS, default=DECODERS[0], help="see docs/decoding.md (default: %(default)s)"
-    )
-    group.add_argument(
-        "--block",
-        type=count,
-        default=DEFAULT_BLOCK,
-        metavar="N",
-        help="tokens that jacobi and early_exit decode at once (default: %(default)s)",
-    )
-    group.add_argument(
-        "--sigma",
-        type=float,
-        default=DEFAULT_SIGMA,
-        metavar="P",
-        help="least probability of a token at which early_exit is content (default: %(default)s)",
-    )
-    group.add_argument("--max-passes", type=count, default=0, metavar="N", help="(default: no limit)")
-    group.add_argument(
-        "--initialization",
-        choices=INITIALIZATIONS,
-        default=INITIALIZATIONS[0],
-        help="what is guessed at first (default: %(default)s)",
-    )
-    group.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="of random guesses (default: %(default)s)"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Load the model and answer."""
-    from vla_simd_ros.decoding.decoders import make_decoder
     from vla_simd_ros.executors.settings import EngineSettings
     from vla_simd_ros.executors.simd_executor import SimdExecutor
     from vla_simd_ros.language.language_model import LanguageModel
 
-    decoder = make_decoder(
-        args.decoder,
-        block=args.block,
-        sigma=args.sigma,
-        max_passes=args.max_passes,
-        initialization=args.initialization,
-        seed=args.seed,
-    )
+    decoder = decoder_options(args).make(args.max_tokens)
     executor = SimdExecutor(EngineSettings().but(**plain_changes(args)))
     model = LanguageModel.load(args.model, executor, args.context)
     if args.raw:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vla_simd_ros.graph.cost import Cost
     from vla_simd_ros.graph.ir import Op
     from vla_simd_ros.graph.programs import CompiledPolicy, Program
-    from vla_simd_ros.policies.base import PolicySpec
+    from vla_simd_ros.policies.base import ActionTokens, PolicySpec
 
 _HEADER = ("op", "result", "shape", "lifetime", "block", "group", "precision", "FLOP", "bytes", "kernel")
 _NUMERIC = ("FLOP", "bytes")
@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
         "inspect",
         help="print the programs of a checkpoint's policy",
         description="Print what is computed when: the process program (folded at load), the episode program "
-        "(per instruction), the query program (per observation) and the step program (per solver step).",
+        "(per instruction), the query program (per observation), the step program (per step or token).",
     )
     parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
     add_int8(parser)
@@ -60,11 +60,25 @@ def run(args: argparse.Namespace) -> int:
     compiled = compile_graph(graph, cache, groups)
     executor.load(compiled)  # reads what is stored: damage shows here as it would when the policy is loaded
     steps = 1 if policy.solver is None else policy.solver.default_steps
+    spelled = policy.action_tokens
+    if spelled is not None:
+        steps = spelled.count
+        print(f"{_spelling(spelled, tokens)}\n")
     for line in describe(compiled, executor.kernel_name, steps):
         print(line)
     kept = ", ".join(f"{_scaled(size, 'B')} in {dtype}" for dtype, size in executor.weight_bytes.items())
     print(f"\nweights as packed: {kept}")
     return 0
+
+
+def _spelling(spelled: ActionTokens, tokens: int | None) -> str:
+    """How a policy spells its actions, in words."""
+    most = "up to " if spelled.stop else ""
+    return (
+        f"actions are spelled in {most}{spelled.count} tokens, of {spelled.vocabulary} there are, behind "
+        f"a prefix of {spelled.prefix_rows(tokens)} rows; the STEP program below is for one token, decoders "
+        "run others for several at once"
+    )
 
 
 def describe(compiled: CompiledPolicy, kernel: Callable[[Op], str], steps: int = 1) -> list[str]:

@@ -70,7 +70,8 @@ def tables(report: Int8Report) -> list[str]:
         "",
         *markdown_table(("Layer", "Group", "RMS from fp32", "max from fp32"), worst, text_columns=2),
         "",
-        "RMS: relative to the RMS of the actions; max: relative to the largest action.",
+        "RMS: relative to the RMS of the actions; max: relative to the largest action. Where a policy spells "
+        "its actions: of the scores of its tokens.",
         f"{verdict}: relative RMS {rms:.3e} from float64, allowed {report.max_rms:.3e} (--max-rms)",
     ]
 

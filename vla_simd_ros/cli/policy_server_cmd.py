@@ -7,10 +7,18 @@ import ipaddress
 import logging
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_num_steps, add_seed, add_settings, setting_changes
+from vla_simd_ros.cli.arguments import (
+    add_decoder,
+    add_num_steps,
+    add_seed,
+    add_settings,
+    decoder_options,
+    setting_changes,
+)
 
 if TYPE_CHECKING:
     from vla_simd_ros.inference import Policy
@@ -67,6 +75,7 @@ def add_parser(commands: Any) -> None:
     )  # fmt: skip
     add_num_steps(parser)
     add_seed(parser)
+    add_decoder(parser)
     parser.add_argument("--verbose", action="store_true", help="say what happens to every observation")
     add_settings(parser)
 
@@ -108,9 +117,10 @@ def _catalog(args: argparse.Namespace) -> Any:
     from vla_simd_ros.server.catalog import FixedPolicy, PolicyFolder
 
     changes = setting_changes(args)
+    decoder = asdict(decoder_options(args))
 
     def load(folder: Path) -> Policy:
-        policy = Policy.load(folder, settings=args.settings, seed=args.seed, **changes)
+        policy = Policy.load(folder, settings=args.settings, seed=args.seed, **decoder, **changes)
         policy.warm_up()
         return policy
 

@@ -10,7 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vla_simd_ros.cli.arguments import add_num_steps, add_seed, add_settings, setting_changes
+from vla_simd_ros.cli.arguments import (
+    add_decoder,
+    add_num_steps,
+    add_seed,
+    add_settings,
+    decoder_options,
+    setting_changes,
+)
 from vla_simd_ros.control.budget import SupplyForecast, advice, forecast
 from vla_simd_ros.control.latency_trace import read_trace
 from vla_simd_ros.control.schedule import Schedule, Seconds, SupplyError, query_steps
@@ -80,6 +87,7 @@ def add_parser(subparsers: Any) -> None:
     )
     add_num_steps(parser)
     add_seed(parser)
+    add_decoder(parser)
     add_settings(parser)
 
 
@@ -142,17 +150,21 @@ def _measure(args: argparse.Namespace) -> _Sample:
 
     if warning := busy_warning():
         print(f"warning: {warning}", file=sys.stderr)
-    policy = Policy.load(args.checkpoint, settings=args.settings, seed=args.seed, **setting_changes(args))
+    decoder = dataclasses.asdict(decoder_options(args))
+    changes = setting_changes(args)
+    policy = Policy.load(args.checkpoint, settings=args.settings, seed=args.seed, **decoder, **changes)
     window = _window(args.window, policy.spec.n_action_steps, policy.spec.chunk_size)
     if policy.spec.uses_instruction:
         policy.set_instruction(args.instruction)
     observations = random_observations(load_checkpoint(args.checkpoint), _OBSERVATIONS, _SEED)
     print(f"measuring {args.queries} queries of {policy.name}", file=sys.stderr, flush=True)
+    policy.warm_up()
     times = [
         policy.query(observations[i % _OBSERVATIONS], num_steps=args.num_steps).timing.total_ms
         for i in range(_WARMUP + args.queries)
     ]
     steps = f", {args.num_steps or policy.solver.default_steps} steps" if policy.solver else ""
+    steps += f", decoder {policy.decoder}" if policy.decoder else ""
     source = f"{policy.name} on {cpu_model()}, {policy.isa}, {policy.threads} threads{steps}"
     return _Sample(np.array(times[_WARMUP:]) * 1e-3, window, source, policy.solver is not None)
 

@@ -29,13 +29,18 @@ class DecoderOptions:
     initialization: str = "random"
     decoder_seed: int = 0
 
+    def __str__(self) -> str:
+        named = [self.decoder, *([f"sigma {self.sigma:g}"] if self.decoder == "early_exit" else [])]
+        limits = (("block", self.block), ("max_passes", self.max_passes))
+        return ", ".join([*named, *(f"{name} {value}" for name, value in limits if value)])
+
     @property
     def changed(self) -> dict[str, object]:
         """Those that are not what they are where nothing is said, by name."""
         given = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return {name: value for name, (value, default) in given.items() if value != default}
 
-    def make(self, count: int, clock: Clock) -> Decoder:
+    def make(self, count: int, clock: Clock = time.monotonic) -> Decoder:
         """The decoder, for up to ``count`` tokens. Raises DecodingError for what does not exist."""
         return make_decoder(
             self.decoder,

@@ -15,14 +15,28 @@ class PilotFailed(Exception):
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """How the action tokens of an episode were decoded: of all queries together, and the tokens per second of
+    the slowest and the fastest query."""
+
+    passes: int
+    tokens: int
+    seconds: float
+    slowest: float
+    fastest: float
+
+
+@dataclass(frozen=True)
 class Counts:
-    """What a pilot did in an episode. Steps are control steps; ``query_ms`` is the median, NaN for none."""
+    """What a pilot did in an episode. Steps are control steps; ``query_ms`` is the median, NaN for none;
+    ``decoding`` is None where there were no tokens to decode."""
 
     queries: int = 0
     executed_rows: int = 0
     starved_steps: int = 0
     stale_rows: int = 0
     query_ms: float = float("nan")
+    decoding: Decoding | None = None
 
 
 class Pilot(Protocol, Generic[W_contra]):

@@ -8,6 +8,8 @@ and the choice of the moment are the code that the nodes run.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +18,10 @@ from vla_simd_ros.control.chunk import NANOSECONDS, ChunkRejected, RawChunk, Rej
 from vla_simd_ros.control.control_loop import ActionKind, Activity, ControlLoop
 from vla_simd_ros.control.observation_history import padded
 from vla_simd_ros.control.query_pacer import SupplyReport
+from vla_simd_ros.decoding.base import Decoded, DecodingError
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.evaluation.execution import Execution
-from vla_simd_ros.evaluation.pilot import Counts, PilotFailed
+from vla_simd_ros.evaluation.pilot import Counts, Decoding, PilotFailed
 from vla_simd_ros.evaluation.world import Episode, Vector, World
 from vla_simd_ros.executors.base import InputError
 from vla_simd_ros.inference import Query
@@ -40,6 +44,12 @@ class Answering(Protocol):
 
     def noise(self, seed: int) -> Any: ...
 
+    @property
+    def decoder(self) -> DecoderOptions | None: ...
+
+    @property
+    def set_decoder(self) -> Callable[..., None]: ...
+
     def query(self, observation: Observation, *, noise: Any = None) -> Query: ...
 
 
@@ -51,13 +61,17 @@ class PolicyPilot:
     Args:
         policy: the policy.
         execution: how its chunks are executed.
+        decoder: what decodes them; None: what the policy was loaded with, or nothing.
 
     Raises:
         EvaluationError: the chunks are shorter than the horizon of the execution.
     """
 
-    def __init__(self, policy: Answering, execution: Execution) -> None:
+    def __init__(
+        self, policy: Answering, execution: Execution, decoder: DecoderOptions | None = None
+    ) -> None:
         self._policy = policy
+        self._decoder = decoder
         self._execution = execution
         self._window = execution.window(policy.spec)
 
@@ -73,7 +87,9 @@ class PolicyPilot:
         self._flying: deque[tuple[int, RawChunk]] = deque()
         self._past: deque[Observation] = deque(maxlen=self._policy.spec.observation_steps - 1)
         self._query_ms: list[float] = []
+        self._decoded: list[Decoded] = []
         self._noise = np.random.default_rng(episode.seed)
+        self._decode()
         # The pacer paces once it knows of an executor.
         self._report()
         self._instruct(episode.instruction)
@@ -85,6 +101,11 @@ class PolicyPilot:
             self._policy.set_instruction(text)
         except InputError as error:
             raise PilotFailed(f"the policy refused the instruction: {error}") from error
+
+    def _decode(self) -> None:
+        """Have the policy decode as it is to here: other pilots may share it."""
+        if self._decoder is not None and self._policy.decoder != self._decoder:
+            self._policy.set_decoder(**asdict(self._decoder))
 
     def command(self, world: World) -> Vector | None:
         """Take the chunks that have arrived, query if it is time to, and execute the row that is due."""
@@ -110,6 +131,7 @@ class PolicyPilot:
             starved_steps=timeline.starved_steps,
             stale_rows=timeline.stale_rows,
             query_ms=float(np.median(self._query_ms)) if self._query_ms else float("nan"),
+            decoding=_decoding(self._decoded),
         )
 
     def _observe_and_query(self, world: World) -> None:
@@ -130,6 +152,10 @@ class PolicyPilot:
             answer = self._policy.query(self._with_past(seen), **given)
         except InputError as error:
             raise PilotFailed(f"the policy refused the observation: {error}") from error
+        except DecodingError as error:
+            raise PilotFailed(f"the policy's tokens are no actions: {error}") from error
+        if answer.decoded is not None:
+            self._decoded.append(answer.decoded)
         query_ms = answer.timing.total_ms
         self._query_ms.append(query_ms)
         start_ns = max(self._now_ns, self._free_ns)
@@ -185,3 +211,16 @@ class PolicyPilot:
                 delay_ns=arrival.delay_ns,
             )
         )
+
+
+def _decoding(queries: Sequence[Decoded]) -> Decoding | None:
+    if not queries:
+        return None
+    rates = [decoded.mean_tokens_per_second for decoded in queries]
+    return Decoding(
+        passes=sum(len(decoded.passes) for decoded in queries),
+        tokens=sum(len(decoded.tokens) for decoded in queries),
+        seconds=sum(decoded.seconds for decoded in queries),
+        slowest=min(rates),
+        fastest=max(rates),
+    )

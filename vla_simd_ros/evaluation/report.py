@@ -11,6 +11,7 @@ import numpy as np
 
 from vla_simd_ros.benchmarks.table import markdown_table
 from vla_simd_ros.evaluation.intervals import Difference, Proportion, paired_difference
+from vla_simd_ros.evaluation.pilot import Decoding
 from vla_simd_ros.evaluation.rollout import Result
 from vla_simd_ros.evaluation.session import Outcome, labels
 
@@ -50,6 +51,11 @@ def _conditions(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str]:
         ]
         for name, outcome in zip(names, outcomes, strict=True)
     ]
+    decodings = [_decodings(outcome.results) for outcome in outcomes]
+    if any(decodings):
+        header += ["Passes a query", "Tokens a pass", "Tokens/s: least", "mean", "most"]
+        for column, found in zip(columns, decodings, strict=True):
+            column.extend(_decoding_cells(found))
     if any(outcome.condition.shuffled for outcome in outcomes):
         header.append("Original goal %")
         for column, outcome in zip(columns, outcomes, strict=True):
@@ -59,6 +65,25 @@ def _conditions(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str]:
         for column, difference in zip(columns, _differences(outcomes), strict=True):
             column.append(_points(difference))
     return markdown_table(header, columns)
+
+
+def _decodings(results: Sequence[Result]) -> list[tuple[int, Decoding]]:
+    """The number of queries and their decoding, of each episode that has some."""
+    counts = [result.counts for result in results]
+    return [(each.queries, each.decoding) for each in counts if each.decoding is not None]
+
+
+def _decoding_cells(found: Sequence[tuple[int, Decoding]]) -> list[str]:
+    if not found:
+        return [""] * 5
+    queries = sum(count for count, _ in found)
+    passes, tokens, seconds = (
+        sum(getattr(decoding, name) for _, decoding in found) for name in ("passes", "tokens", "seconds")
+    )
+    slowest = min(decoding.slowest for _, decoding in found)
+    fastest = max(decoding.fastest for _, decoding in found)
+    rates = (slowest, tokens / seconds, fastest)
+    return [f"{passes / queries:.1f}", f"{tokens / passes:.1f}", *(f"{rate:.0f}" for rate in rates)]
 
 
 def _differences(outcomes: Sequence[Outcome]) -> list[Difference | None]:

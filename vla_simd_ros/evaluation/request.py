@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from vla_simd_ros.decoding.decoders import DEFAULT_OPTIONS, DecoderOptions
 from vla_simd_ros.evaluation.episodes import FIRST_SEED, chosen, plan, shuffled
 from vla_simd_ros.evaluation.execution import Execution
 from vla_simd_ros.evaluation.libero_world import SHUFFLED_SUITE, STATES_PER_TASK, SUITES, suite_limits
@@ -24,9 +25,10 @@ class Request:
     """What to evaluate, and in which episodes.
 
     ``checkpoints`` are folders; none: the scripted expert. ``arithmetics`` are groups of layers in int8, ""
-    for none. ``episodes``, ``first_seed`` and ``seconds``: None for the world's own. ``instructions``: none
-    for all of the world. ``shuffle``: one of `SHUFFLES`, or "". ``settings`` and ``changes`` are those of the
-    engine, as in :meth:`vla_simd_ros.inference.Policy.load`.
+    for none. ``decoders`` are of policies that spell their actions in tokens. ``episodes``, ``first_seed``
+    and ``seconds``: None for the world's own. ``instructions``: none for all of the world. ``shuffle``: one
+    of `SHUFFLES`, or "". ``settings`` and ``changes`` are those of the engine, as in
+    :meth:`vla_simd_ros.inference.Policy.load`.
 
     Raises:
         EvaluationError: a value that cannot be, or values that do not go together.
@@ -36,6 +38,7 @@ class Request:
     checkpoints: tuple[str, ...] = ()
     arithmetics: tuple[str, ...] = ("",)
     executions: tuple[Execution, ...] = (Execution(),)
+    decoders: tuple[DecoderOptions, ...] = (DEFAULT_OPTIONS,)
     episodes: int | None = None
     first_seed: int | None = None
     instructions: tuple[str, ...] = ()

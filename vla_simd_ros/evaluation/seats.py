@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +88,23 @@ def _policy(request: Request, folder: str, groups: str, say: Say) -> Iterator[Se
         with closing(policy):
             arithmetic = f"{INT8} ({', '.join(policy.int8)})" if policy.int8 else FP32
             say(f"{folder}: {policy.name}, {arithmetic}, {policy.isa}, {policy.threads} threads")
-            short = INT8 if policy.int8 else FP32
-            yield Seat(
-                world,
-                [
-                    (Condition(Path(folder).name, short, execution), PolicyPilot(policy, execution))
-                    for execution in request.executions
-                ],
-            )
+            yield Seat(world, _pilots(request, Path(folder).name, policy))
+
+
+def _pilots(request: Request, name: str, policy: Policy) -> list[tuple[Condition, Pilot[Any]]]:
+    """One for each way of decoding and executing what the policy predicts."""
+    arithmetic = INT8 if policy.int8 else FP32
+    for decoder in request.decoders:
+        policy.set_decoder(**asdict(decoder))  # refused by a policy that has no use for it
+    decodes = policy.action_tokens is not None
+    return [
+        (
+            Condition(name, arithmetic, execution, decoder=decoder if decodes else None),
+            PolicyPilot(policy, execution, decoder if decodes else None),
+        )
+        for decoder in request.decoders
+        for execution in request.executions
+    ]
 
 
 def _world(name: str, checkpoint: Checkpoint) -> World:

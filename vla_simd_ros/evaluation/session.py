@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.evaluation.execution import Execution
 from vla_simd_ros.evaluation.intervals import Proportion, wilson
 from vla_simd_ros.evaluation.pilot import Pilot
@@ -21,25 +22,29 @@ class Condition:
     """What is the same in all episodes of a row of the table.
 
     ``pilot`` names who commands; ``arithmetic`` what its layers are computed in; ``execution`` is None where
-    no chunks are executed. ``shuffled``: every instruction stands in place of another one.
+    no chunks are executed; ``decoder`` where there are no tokens to decode. ``shuffled``: every instruction
+    stands in place of another one.
     """
 
     pilot: str
     arithmetic: str = ""
     execution: Execution | None = None
     shuffled: bool = False
+    decoder: DecoderOptions | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Its settings in words."""
         told = "shuffled" if self.shuffled else "as they are"
+        decoder = str(self.decoder or "")
         if self.execution is None:
-            return self.pilot, self.arithmetic, "", "", "", "", told
+            return self.pilot, self.arithmetic, decoder, "", "", "", "", told
         horizon = f"{self.execution.horizon} rows" if self.execution.horizon else "all rows"
         threshold = self.execution.threshold
         return (
             self.pilot,
             self.arithmetic,
+            decoder,
             self.execution.mode,
             horizon,
             "back to back" if threshold is None else f"queried at {threshold}",

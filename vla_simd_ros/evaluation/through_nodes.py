@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.control.query_timing import QueryPacing
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.evaluation.execution import SYNCHRONOUS, Delay, Execution
 from vla_simd_ros.evaluation.request import TASK, Request
 from vla_simd_ros.evaluation.session import Condition
@@ -43,8 +44,9 @@ class NodeRequest:
         executions = tuple(
             Execution(**{**each, "delay": Delay(**each["delay"])}) for each in asked.pop("executions")
         )
+        decoders = tuple(DecoderOptions(**each) for each in asked.pop("decoders"))
         lists = {name: tuple(asked.pop(name)) for name in ("checkpoints", "arithmetics", "instructions")}
-        return cls(Request(**{**asked, **lists, "executions": executions}), **values)
+        return cls(Request(**{**asked, **lists, "executions": executions, "decoders": decoders}), **values)
 
 
 @dataclass(frozen=True)
@@ -71,19 +73,25 @@ def check(request: Request) -> None:
 def variations(request: Request) -> list[Variation]:
     """All conditions but the shuffling, one after the other."""
     return [
-        _variation(folder, groups, execution)
+        _variation(folder, groups, decoder, execution)
         for folder in request.checkpoints
         for groups in request.arithmetics
+        for decoder in request.decoders
         for execution in request.executions
     ]
 
 
-def _variation(folder: str, groups: str, execution: Execution) -> Variation:
+def _variation(folder: str, groups: str, decoder: DecoderOptions, execution: Execution) -> Variation:
     added = execution.delay.milliseconds
     threshold = 0 if execution.mode == SYNCHRONOUS else execution.threshold
     pacing = QueryPacing.CONTINUOUS if threshold is None else QueryPacing.ON_DEMAND
     return Variation(
-        Condition(Path(folder).name, INT8 if groups else FP32, execution),
+        Condition(
+            Path(folder).name,
+            INT8 if groups else FP32,
+            execution,
+            decoder=decoder if decoder.changed else None,
+        ),
         policy={
             "checkpoint": folder,
             "precision": INT8 if groups else FP32,
@@ -92,6 +100,7 @@ def _variation(folder: str, groups: str, execution: Execution) -> Variation:
             "inject_delay": f"fixed:{added:g}" if added else "",
             "query_pacing": pacing.value,
             "query_threshold": threshold or 0,
+            **decoder.changed,
         },
         executor={"mode": execution.timeline_mode.value},
     )

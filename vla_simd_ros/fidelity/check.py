@@ -23,8 +23,27 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
+class TokenReport:
+    """Chunks of action tokens beside those of the reference in float64: how many are the same.
+
+    Where a chunk is another one, ``margin`` is by how much the reference prefers the first of its own tokens
+    that the engine did not take, relative to the largest score: the largest of all such chunks. It is no
+    error where rounding may have made it.
+    """
+
+    chunks: int
+    same: int
+    margin: float
+
+    def passed(self, bound: float) -> bool:
+        """Whether scores that are off by ``bound`` explain every chunk."""
+        return self.margin <= 2 * bound
+
+
+@dataclass(frozen=True)
 class OutputReport:
-    """One output over all observations: distances from the reference in float32 and in float64."""
+    """One output over all observations: distances from the reference in float32 and in float64. For scores of
+    action tokens also what was decoded from them."""
 
     name: str
     shape: tuple[int, ...]
@@ -33,6 +52,7 @@ class OutputReport:
     error_float64: Distance
     departure: Distance
     least_bound: float = BOUND
+    tokens: TokenReport | None = None
 
     @property
     def bound(self) -> float:
@@ -47,6 +67,8 @@ class OutputReport:
         departure of the engine from float64 has to be within the factor of the reference's.
         """
         if not math.isfinite(self.error_float64.absolute):
+            return False
+        if self.tokens is not None and not self.tokens.passed(self.bound):
             return False
         blurred = self.departure.relative > self.least_bound
         return self.error_float64.relative <= self.bound and (blurred or self.error.relative <= self.bound)

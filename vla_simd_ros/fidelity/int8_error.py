@@ -14,6 +14,7 @@ from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.executors.int8_choice import choose_int8
 from vla_simd_ros.fidelity.cases import Case
+from vla_simd_ros.fidelity.check_tokens import spell
 from vla_simd_ros.fidelity.measure import MAX_RMS, Distance, distance
 from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
 from vla_simd_ros.fidelity.references import make_reference
@@ -26,8 +27,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class GroupError:
-    """Actions with ``layers`` layers in int8: how far they are from the engine's in fp32, and from the
-    float64 reference's."""
+    """Actions, or scores of action tokens, with ``layers`` layers in int8: how far they are from the engine's
+    in fp32, and from the float64 reference's."""
 
     group: str
     layers: int
@@ -75,7 +76,10 @@ class _Engine:
     def actions(self, layers: Collection[Tensor], count: int | None = None) -> Array:
         policy = self._policy.with_int8(layers)
         executable = self._executor.load(policy.compiled)
-        return np.stack([policy.run(executable, case)["action"] for case in self._cases[:count]])
+        cases = self._cases[:count]
+        if policy.decoder is not None:
+            return np.concatenate([policy.scores(executable, case) for case in cases])
+        return np.stack([policy.run(executable, case)["action"] for case in cases])
 
 
 def int8_error(
@@ -98,7 +102,11 @@ def int8_error(
         raise Int8GroupError(f"int8 '{int8}' leaves everything in fp32, expected some of {', '.join(known)}")
     progress(f"reference {reference} in float64")
     model = make_reference(reference, checkpoint, instruction, np.float64)
-    exact = np.stack([model.predict(case) for case in cases])
+    if policy.decoder is not None:
+        spelled = spell(model, reference, cases)
+        cases, exact = spelled.cases, np.concatenate(spelled.scores)
+    else:
+        exact = np.stack([model.predict(case) for case in cases])
     engine = _Engine(executor, policy, cases)
     progress("engine in fp32")
     single = engine.actions(())
@@ -112,7 +120,7 @@ def int8_error(
         groups=[error(name, layers) for name, layers in groups.items()],
         together=error("together", [op for layers in groups.values() for op in layers]),
         fp32=distance(single, exact),
-        layers=_layer_errors(engine, groups, single[:1], progress),
+        layers=_layer_errors(engine, groups, engine.actions((), 1), progress),
         max_rms=max_rms,
     )
 

@@ -19,6 +19,7 @@ from vla_simd_ros.graph.int8_groups import group_names
 from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
 from vla_simd_ros.graph.passes.quantize import with_int8_layers
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
+from vla_simd_ros.graph.state import APPEND
 from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.registry import define_policy
 from vla_simd_ros.request import Request, make_request
@@ -89,8 +90,9 @@ class InstructedPolicy:
         """The same programs, providing every tensor they compute."""
 
         def keep(program: Program) -> Program:
-            # What is provided may be an input too.
-            every = dict.fromkeys([*program.provides, *(op.output for op in program.ops)])
+            # What is provided may be an input too. States are not any program's to provide.
+            computed = (op.output for op in program.ops if op.kind != APPEND)
+            every = dict.fromkeys([*program.provides, *computed])
             return replace(program, provides=tuple(every))
 
         programs = {lifetime: keep(program) for lifetime, program in self.compiled.programs.items()}

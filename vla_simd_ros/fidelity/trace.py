@@ -13,6 +13,7 @@ from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.measure import BOUND, Distance, allowed, distance
 from vla_simd_ros.fidelity.programs import InstructedPolicy
 from vla_simd_ros.graph.ir import DType, Tensor
+from vla_simd_ros.graph.state import APPEND
 
 # One float32 run is one sample of what rounding does; another may be this many times as far off.
 _LENIENCE = 2.0
@@ -50,7 +51,7 @@ def trace(
     runs = [each.load(policy.compiled) for each in executors]
     for part, *_ in zip(*(policy.parts(run, case) for run in runs), strict=True):
         for op in policy.compiled.programs[part.lifetime].ops:
-            if op.output.dtype is DType.F32:
+            if op.output.dtype is DType.F32 and op.kind != APPEND:
                 actual, expected, single = (run.tensor(op.output) for run in runs)
                 error, departure = distance(actual, expected), distance(single, expected)
                 yield TraceEntry(op.output, error, departure, bound, part.step)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vla_simd_ros.benchmarks.backend import Setup, require
+from vla_simd_ros.benchmarks.backend import BenchmarkError, Setup, require
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
 from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
@@ -61,7 +61,10 @@ def load_policy_programs(setup: Setup, runner: str) -> PolicyPrograms:
 
 
 def policy_programs(policy: InstructedPolicy) -> PolicyPrograms:
-    """Encode the instruction, and make a module of each program that remains."""
+    """Encode the instruction, and make a module of each program that remains. Raises BenchmarkError for a
+    policy whose programs share more than values."""
+    if policy.decoder is not None:
+        raise no_peers(policy.spec.type)
     compiled = policy.compiled
     programs = [compiled.programs[lifetime] for lifetime in (Lifetime.QUERY, Lifetime.STEP)]
     passed = dict.fromkeys(tensor for program in programs for tensor in program.uses)
@@ -88,6 +91,14 @@ def _episode(policy: InstructedPolicy, names: Mapping[Tensor, str]) -> dict[str,
     # Without gaps: the peers are told where the values lie.
     arrays = (np.ascontiguousarray(value.numpy()) for value in results)
     return {names[tensor]: array for tensor, array in zip(program.provides, arrays, strict=True)}
+
+
+def no_peers(policy: str) -> BenchmarkError:
+    """The error of a policy that no peer can be given."""
+    return BenchmarkError(
+        f"no peer runs '{policy}': its programs keep keys and values between them, which no exported model "
+        "does; expected none of --peers, and this engine's decoders side by side with --decoders"
+    )
 
 
 def argument_name(name: str) -> str:
