@@ -36,6 +36,7 @@ _TOKEN_RECIPE = {
     ),
     "consistency": (float, "weight of the consistency loss in distillation (default: 1)"),
     "omega": (float, "weight of the cross-entropy beside it (default: 1)"),
+    "fresh_guesses": (float, "share of guesses that are new random ones, no harvested states (default: 0.5)"),
 }
 _LOG_EVERY = 500
 _SAVE_EVERY_S = 180.0
@@ -94,7 +95,12 @@ def add_parser(commands: Any) -> None:
     _add_token_options(parser)
     parser.add_argument("--cache", type=Path, metavar="DIR", help="decoded frames (default: in --out)")
     parser.add_argument("--device", default="cpu", help="PyTorch's name of it: cpu, cuda (default: cpu)")
-    parser.add_argument("--threads", type=int, metavar="N", help="of PyTorch (default: its own choice)")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="of PyTorch and the engine (default: their own choice)",
+    )
     parser.add_argument(
         "--log-every", type=int, default=_LOG_EVERY, metavar="N", help=f"steps (default: {_LOG_EVERY})"
     )
@@ -183,6 +189,7 @@ def _tokens_session(args: argparse.Namespace) -> Run:
         cache=args.cache,
         resume=args.resume,
         device=args.device,
+        threads=args.threads,
     )
     return TokensSession(request, _say)
 

@@ -1,81 +1,108 @@
-"""Harvesting: a teacher decodes its observations by Jacobi iteration, and every state is kept."""
+"""Harvesting: a teacher decodes its observations by Jacobi iteration, and every state is kept.
+
+The engine decodes: it computes no token twice that is certain already, and the fixed points are those of the
+policy as it runs on the robot.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from vla_simd_ros.training.encoded import Encoded
-from vla_simd_ros.training.token_layers import Kept, TokenLayers
+from vla_simd_ros.decoding.base import Decoded
+from vla_simd_ros.inference import Query
+from vla_simd_ros.observation import Observation
+from vla_simd_ros.policies.base import ActionTokens
+from vla_simd_ros.training.demonstrations import Demonstrations
 from vla_simd_ros.training.trajectories import States, Trajectories, TrajectoryStore
 
-PART = 512
+PART = 256
 _PROGRESS_S = 4.0
 
 
+class Teacher(Protocol):
+    """What is used of a :class:`vla_simd_ros.inference.Policy` that spells its actions in tokens."""
+
+    @property
+    def action_tokens(self) -> ActionTokens | None: ...
+
+    def set_instruction(self, text: str) -> float: ...
+
+    def set_decoder(self, decoder: str, *, initialization: str, decoder_seed: int) -> None: ...
+
+    def query(self, observation: Observation) -> Query: ...
+
+
 def harvest(
-    layers: TokenLayers,
-    encoded: Encoded,
+    teacher: Teacher,
+    data: Demonstrations,
     rows: npt.NDArray[np.int64],
     store: TrajectoryStore,
     *,
-    count: int,
     seed: int,
     say: Callable[[str], None],
 ) -> Trajectories:
-    """Trajectories of ``count`` tokens for the observations ``rows``; parts that are stored stay.
+    """Trajectories for the observations ``rows`` of ``data``; parts that are stored stay.
 
     The first state is random, of all tokens that there are; it depends on the seed and the observation alone.
     """
     parts = [rows[start : start + PART] for start in range(0, len(rows), PART)]
     began = last_said = time.monotonic()
+    told = -1
     for number, part in enumerate(parts):
         if store.has(number):
             continue
-        guesses = first_guesses(part, count, layers.config.vocabulary, seed)
-        prefix = encoded.prefix(part)
-        with torch.no_grad():
-            kept = layers.read_prefix(prefix.rows, prefix.there)
-            found = jacobi(layers, kept, torch.from_numpy(guesses).to(encoded.device))
+        found = []
+        for row in part:
+            task = int(data.task[data.seen[row]])
+            if task != told:
+                teacher.set_instruction(data.tasks[task])
+                told = task
+            found.append(trajectory(teacher, observation(data, int(row)), guess_seed(seed, int(row))))
+            if time.monotonic() - last_said > _PROGRESS_S:
+                last_said = time.monotonic()
+                say(f"harvested {number * PART + len(found)} of {len(rows)} trajectories")
         store.add(number, part, found)
-        if time.monotonic() - last_said > _PROGRESS_S:
-            last_said = time.monotonic()
-            say(f"harvested {number * PART + len(part)} of {len(rows)} trajectories")
     trajectories = store.read(len(parts))
     say(
-        f"{len(rows)} trajectories of {trajectories.mean_passes:.1f} passes on average, "
+        f"{len(rows)} trajectories of {trajectories.mean_states:.1f} states on average, "
         f"{time.monotonic() - began:.0f} s"
     )
     return trajectories
 
 
-def first_guesses(
-    rows: npt.NDArray[np.int64], count: int, vocabulary: int, seed: int
-) -> npt.NDArray[np.int64]:
-    """A random state of ``count`` tokens for each observation."""
-    return np.stack(
-        [np.random.default_rng([seed, 4, int(row)]).integers(0, vocabulary, count) for row in rows]
-    )
+def trajectory(teacher: Teacher, seen: Observation, seed: int) -> States:
+    """The states from a random guess to the fixed point, each once."""
+    tokens = teacher.action_tokens
+    assert tokens is not None
+    teacher.set_decoder("jacobi", initialization="random", decoder_seed=seed)
+    decoded = teacher.query(seen).decoded
+    assert decoded is not None
+    return _states(first_guess(seed, tokens), decoded)
 
 
-@torch.no_grad()
-def jacobi(layers: TokenLayers, kept: Kept, guesses: Tensor) -> list[States]:
-    """The states of each of ``guesses`` [B, n] up to its fixed point, each once."""
-    trajectories = [[state] for state in _stored(guesses)]
-    going, states = torch.arange(len(guesses), device=guesses.device), guesses
-    while len(going):
-        corrected = layers.score_chunks(states, kept).argmax(-1)
-        changed = (corrected != states).any(1)
-        going, states, kept = going[changed], corrected[changed], kept.of(changed)
-        for place, state in zip(going.tolist(), _stored(states), strict=True):
-            trajectories[place].append(state)
-    return [np.stack(trajectory) for trajectory in trajectories]
+def first_guess(seed: int, tokens: ActionTokens) -> npt.NDArray[np.int64]:
+    """The guess that the decoder begins with."""
+    return np.random.default_rng(seed).integers(0, tokens.vocabulary, tokens.count)
 
 
-def _stored(states: Tensor) -> States:
-    return states.cpu().numpy().astype(np.uint16)
+def guess_seed(seed: int, row: int) -> int:
+    """Of an observation's first guess."""
+    return int(np.random.SeedSequence([seed, 4, row]).generate_state(1)[0])
+
+
+def observation(data: Demonstrations, row: int) -> Observation:
+    """What was seen at an observation."""
+    images = {camera: np.ascontiguousarray(images[row]) for camera, images in data.images.items()}
+    return Observation(images, data.state[data.seen[row]])
+
+
+def _states(guess: npt.NDArray[np.int64], decoded: Decoded) -> States:
+    states: Sequence[Any] = [guess, *(np.array(one.state) for one in decoded.passes)]
+    changed = [after for before, after in pairwise(states) if (before != after).any()]
+    return np.stack([guess, *changed]).astype(np.uint16)

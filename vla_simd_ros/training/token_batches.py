@@ -12,9 +12,9 @@ from torch import Tensor
 from vla_simd_ros.training.batches import Order
 from vla_simd_ros.training.encoded import Encoded
 from vla_simd_ros.training.impact_tokens import Prefix
-from vla_simd_ros.training.recipe import Recipe
+from vla_simd_ros.training.recipe import Recipe, TokenRecipe
 from vla_simd_ros.training.token_layers import TokenLayers
-from vla_simd_ros.training.trajectories import Trajectories
+from vla_simd_ros.training.trajectories import States, Trajectories
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,21 +55,28 @@ class DemonstratedTokens:
 
 
 class TeacherTokens:
-    """Observations with the tokens that a teacher's Jacobi trajectories end in, and states of these."""
+    """Observations with the tokens that a teacher's Jacobi trajectories end in, and guesses at these: states
+    of the trajectories, or new random ones, of which the same would become."""
 
     def __init__(
-        self, encoded: Encoded, trajectories: Trajectories, rows: npt.NDArray[np.int64], recipe: Recipe
+        self,
+        encoded: Encoded,
+        trajectories: Trajectories,
+        vocabulary: int,
+        rows: npt.NDArray[np.int64],
+        recipe: TokenRecipe,
     ) -> None:
         self._encoded = encoded
         self._trajectories = trajectories
-        self._seed = recipe.seed
+        self._vocabulary = vocabulary
+        self._recipe = recipe
         self.rows = rows
         """Observations that are drawn from, all of which have a trajectory."""
         self._order = Order(rows, recipe)
 
     def training(self, step: int) -> TokenBatch:
-        """The batch of training step ``step``: a state of each trajectory, all but the last as likely."""
-        return self._batch(self._order.of(step), np.random.default_rng([self._seed, 3, step]))
+        """The batch of training step ``step``."""
+        return self._batch(self._order.of(step), np.random.default_rng([self._recipe.seed, 3, step]))
 
     def batch(self, rows: npt.NDArray[np.int64]) -> TokenBatch:
         """The observations ``rows``, each with the first state of its trajectory."""
@@ -77,8 +84,7 @@ class TeacherTokens:
 
     def _batch(self, rows: npt.NDArray[np.int64], generator: np.random.Generator | None) -> TokenBatch:
         found = [self._trajectories.of(int(row)) for row in rows]
-        drawn = [0 if generator is None else int(generator.integers(max(len(f) - 1, 1))) for f in found]
-        guesses = np.stack([states[place] for states, place in zip(found, drawn, strict=True)])
+        guesses = np.stack([self._drawn(states, generator) if generator else states[0] for states in found])
         tokens = np.stack([states[-1] for states in found])
         device = self._encoded.device
         return TokenBatch(
@@ -86,3 +92,9 @@ class TeacherTokens:
             torch.from_numpy(tokens.astype(np.int64)).to(device),
             torch.from_numpy(guesses.astype(np.int64)).to(device),
         )
+
+    def _drawn(self, states: States, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+        """A state to learn from: of a trajectory, all but the last are as likely."""
+        if generator.random() < self._recipe.fresh_guesses:
+            return generator.integers(0, self._vocabulary, states.shape[1])
+        return np.asarray(states[generator.integers(max(len(states) - 1, 1))], np.int64)

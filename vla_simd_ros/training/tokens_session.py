@@ -18,6 +18,7 @@ from vla_simd_ros.checkpoints import Checkpoint, CheckpointError, load_checkpoin
 from vla_simd_ros.checkpoints.features import FeatureKind
 from vla_simd_ros.checkpoints.normalization import NormMode
 from vla_simd_ros.checkpoints.processors import read_statistics
+from vla_simd_ros.inference import Policy
 from vla_simd_ros.training.batches import Batches
 from vla_simd_ros.training.demonstrations import (
     ACTION,
@@ -68,7 +69,8 @@ class TokensRequest:
 
     ``source`` is a trained IMPACT, whose encoder is taken; or, with ``distill``, the action-token policy that
     is the teacher. ``settings`` are fields of config.json, ``training`` those of the recipe. A teacher's
-    trajectories are kept in ``trajectories``, or in the run's own folder.
+    trajectories are kept in ``trajectories``, or in the run's own folder. ``threads`` are the engine's, with
+    which the teacher decodes.
     """
 
     source: Path
@@ -82,6 +84,7 @@ class TokensRequest:
     cache: Path | None = None
     resume: bool = False
     device: str = "cpu"
+    threads: int | None = None
 
 
 class TokensSession(Run):
@@ -174,7 +177,8 @@ class TokensSession(Run):
     ) -> tuple[Source[TokenBatch], Source[TokenBatch]]:
         """What is learned from, and what errors are measured with."""
         if request.distill:
-            return self._teacher_tokens(data, encoded, request.trajectories or self._folder / _TRAJECTORIES)
+            folder = request.trajectories or self._folder / _TRAJECTORIES
+            return self._teacher_tokens(data, encoded, folder, request.threads)
         return self._demonstrated_tokens(data, encoded)
 
     def _demonstrated_tokens(
@@ -198,28 +202,26 @@ class TokensSession(Run):
         return training, kept
 
     def _teacher_tokens(
-        self, data: Demonstrations, encoded: Encoded, folder: Path
+        self, data: Demonstrations, encoded: Encoded, folder: Path, threads: int | None
     ) -> tuple[TeacherTokens, TeacherTokens]:
         """Harvests what the folder does not hold yet."""
-        count = self._policy.config.token_count
         record = {
             "teacher": _digest(self._source),
             "observations": len(data.seen),
-            "tokens": count,
+            "tokens": self._policy.config.token_count,
             "vocabulary": self._policy.config.vocabulary,
             "seed": self._recipe.seed,
         }
+        changes: dict[str, Any] = {"threads": threads} if threads else {}
+        teacher = Policy.load(self._source.folder, **changes)
+        rows = np.arange(len(data.seen))
         trajectories = harvest(
-            self._policy.model.tokens,
-            encoded,
-            np.arange(len(data.seen)),
-            TrajectoryStore(folder, record),
-            count=count,
-            seed=self._recipe.seed,
-            say=self._say,
+            teacher, data, rows, TrajectoryStore(folder, record), seed=self._recipe.seed, say=self._say
         )
+        teacher.close()
         training, held_out = (
-            TeacherTokens(encoded, trajectories, rows, self._recipe) for rows in self._observations(data)
+            TeacherTokens(encoded, trajectories, self._policy.config.vocabulary, rows, self._recipe)
+            for rows in self._observations(data)
         )
         return training, held_out
 

@@ -79,8 +79,8 @@ class Trajectories:
         return np.array(sorted(self._states), np.int64)
 
     @property
-    def mean_passes(self) -> float:
-        """Passes from the first state to the one that gives itself again, on average."""
+    def mean_states(self) -> float:
+        """States of a trajectory, on average."""
         return float(np.mean([len(states) for states in self._states.values()]))
 
     def of(self, row: int) -> States:
