@@ -96,5 +96,5 @@ class TeacherTokens:
     def _drawn(self, states: States, generator: np.random.Generator) -> npt.NDArray[np.int64]:
         """A state to learn from: of a trajectory, all but the last are as likely."""
         if generator.random() < self._recipe.fresh_guesses:
-            return generator.integers(0, self._vocabulary, states.shape[1])
+            return np.asarray(generator.integers(0, self._vocabulary, states.shape[1]))
         return np.asarray(states[generator.integers(max(len(states) - 1, 1))], np.int64)
