@@ -116,7 +116,7 @@ def test_the_prefix_is_computed_once_per_query(decoder: str) -> None:
     for _ in range(2):
         loaded.runs.clear()
         loaded.decode(make_decoder(decoder, block=4, sigma=0.3), 10, 4 * PROMPT)
-        assert loaded.runs[0] == (Lifetime.QUERY, 64)
+        assert loaded.runs[0] == (Lifetime.QUERY, 48)
         assert {lifetime for lifetime, _ in loaded.runs[1:]} == {Lifetime.STEP}
         # No step has rows for the prefix: only for a block, and for those of the last that are not certain.
         assert all(rows <= 8 for _, rows in loaded.runs[1:])

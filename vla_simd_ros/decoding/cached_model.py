@@ -15,7 +15,7 @@ from vla_simd_ros.decoding.base import DecodingError
 from vla_simd_ros.executors.base import Runnable
 from vla_simd_ros.graph.ir import Array, Lifetime
 
-SIZES = (1, 2, 4, 8, 16, 32, 64)
+SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64)
 """Rows of the passes that there are programs for."""
 
 

@@ -138,7 +138,7 @@ class _Run:
         return Exit.DEADLINE if self._decoder.clock() > self._request.deadline else None
 
     def _first_guess(self, size: int) -> list[int]:
-        if self._decoder.initialization == "repeat":
+        if self._decoder.initialization == "repeat" or size == 1:  # the guess for the last one is never read
             return [self._pending[-1]] * size
         return [int(token) for token in self._rng.integers(0, self._model.vocabulary, size)]
 
@@ -182,6 +182,8 @@ def _best(scores: Array, place: int) -> tuple[list[int], list[float]]:
 
 def _with_fixed(passes: Sequence[Pass], final: Sequence[int]) -> list[Pass]:
     """The passes of a block, each with the number of tokens that it gave their final value."""
+    if len(passes) == 1:
+        return [replace(passes[0], fixed=len(final))]
     settled = [True] * len(final)
     counts = []
     for one in reversed(passes):
