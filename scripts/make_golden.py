@@ -45,6 +45,16 @@ TEXT = {
     "text_config.num_heads": 4,
     "text_config.vocab_size": 640,
 }
+SPELLED = {**{name: size for name, size in SMALL.items() if name != "decoder_layers"}, "chunk_size": 4}
+TOKENS = {
+    "backbone_width": 16,
+    "token_width": 48,
+    "n_token_layers": 2,
+    "token_heads": 4,
+    "token_kv_heads": 4,
+    "token_feedforward": 64,
+    "action_bins": 32,
+}
 VLM = {
     "resize_imgs_with_padding": [64, 64],
     "num_vlm_layers": 4,
@@ -223,6 +233,24 @@ CASES = {
             settings={**TEXT, "tokenizer_max_length": 12},
         ),
         "pick up the small red cube between the two bowls and then place it carefully on the plate",
+    ),
+    "impact_tokens_two_cameras": Case(
+        "impact_tokens",
+        Options(seed=24, cameras=TWO, sizes=SPELLED, settings={**TEXT, **TOKENS}),
+        "pick up the green cube",
+    ),
+    "impact_tokens_grouped": Case(
+        "impact_tokens",
+        Options(
+            seed=25,
+            cameras=(Camera("top", 50, 70),),
+            state_dim=7,
+            env_state_dim=3,
+            action_dim=5,
+            sizes={**SPELLED, "pre_norm": True},
+            settings={**TEXT, **TOKENS, "token_kv_heads": 2, "use_film": False, "rope_theta": 500.0},
+        ),
+        "stop",
     ),
     "impact_no_film": Case(
         "impact",

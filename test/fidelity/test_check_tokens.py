@@ -122,3 +122,12 @@ def test_int8_is_measured_in_scores(checkpoint: Checkpoint, cases: list[Case]) -
     engine = SimdExecutor(threads=1)
     report = int8_error(checkpoint, engine, "prefix", "float64", INSTRUCTION, cases, lambda text: None)
     assert report.fp32.rms < 1e-5 < report.together.from_float64.rms < 0.05
+
+
+@pytest.mark.needs_torch
+def test_pytorch_gives_the_same_scores_and_tokens(checkpoint: Checkpoint, cases: list[Case]) -> None:
+    pytest.importorskip("torch")
+    report, _ = compare_tokens(
+        checkpoint, ReferenceExecutor(), "torch", INSTRUCTION, cases[:1], lambda text: None
+    )
+    assert report.tokens == TokenReport(1, 1, 0.0) and report.error_float64.relative < 2e-7

@@ -84,6 +84,7 @@ def test_every_policy_has_golden_files() -> None:
         "act",
         "diffusion",
         "impact",
+        "impact_tokens",
         "minddrive",
         "octo",
         "orion",

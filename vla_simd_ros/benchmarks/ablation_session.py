@@ -9,7 +9,7 @@ from typing import Any
 from vla_simd_ros.benchmarks.ablation import Effect, ablation_table, effects_json, run_ablation
 from vla_simd_ros.benchmarks.conditions import busy_warning, describe_checkpoint, describe_machine
 from vla_simd_ros.benchmarks.interleave import Plan
-from vla_simd_ros.benchmarks.setting_runs import Say, SettingRuns
+from vla_simd_ros.benchmarks.setting_runs import Say, SettingRuns, steady_decoder
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.fidelity.cases import random_cases
@@ -35,7 +35,10 @@ def measure_ablation(task: AblationTask, say: Say) -> tuple[dict[str, Any], str]
         say(f"warning: {warning}")
     checkpoint = load_checkpoint(task.checkpoint)
     cases = random_cases(checkpoint, _CASES, 0)
-    with SettingRuns(task.checkpoint, task.instruction, cases, task.plan, task.warmup, say) as runs:
+    decoder = steady_decoder(checkpoint)
+    with SettingRuns(
+        task.checkpoint, task.instruction, cases, task.plan, task.warmup, say, decoder=decoder
+    ) as runs:
         details = runs.details(task.base)
         effects = run_ablation(task.base, runs, say)
     report = {

@@ -11,7 +11,10 @@ from vla_simd_ros.benchmarks.backend import OURS, RUNNERS, Setup
 from vla_simd_ros.benchmarks.child import ChildRunner
 from vla_simd_ros.benchmarks.consistency import LEAST_PAIRS, Pair, Verdict, judge
 from vla_simd_ros.benchmarks.interleave import Plan, measure
+from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.decoding.decoders import DEFAULT_OPTIONS, DecoderOptions
 from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.policies.registry import define_policy
 
 if TYPE_CHECKING:
     from vla_simd_ros.fidelity.cases import Case
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 _KEPT = 3
+_STEADY = DecoderOptions("autoregressive")
 
 
 class SettingRuns:
@@ -37,6 +41,7 @@ class SettingRuns:
         warmup: int,
         say: Say,
         factory: str = RUNNERS[OURS].factory,
+        decoder: DecoderOptions = DEFAULT_OPTIONS,
     ) -> None:
         if plan.blocks < LEAST_PAIRS:
             raise ValueError(f"got {plan.blocks} blocks, expected at least {LEAST_PAIRS}")
@@ -47,6 +52,7 @@ class SettingRuns:
         self._warmup = warmup
         self._say = say
         self._factory = factory
+        self._decoder = decoder
         self._runners: OrderedDict[EngineSettings, ChildRunner] = OrderedDict()
 
     def __enter__(self) -> SettingRuns:
@@ -73,7 +79,7 @@ class SettingRuns:
             return self._runners[settings]
         while len(self._runners) >= _KEPT:
             self._runners.popitem(last=False)[1].close()
-        setup = Setup(self._checkpoint, self._instruction, settings)
+        setup = Setup(self._checkpoint, self._instruction, settings, decoder=self._decoder)
         runner = ChildRunner(OURS, self._factory, setup, self._cases, self._wait)
         self._runners[settings] = runner
         runner.time_queries(0, self._warmup)
@@ -81,6 +87,11 @@ class SettingRuns:
 
     def _wait(self, seconds: float) -> None:
         self._say(f"still at work after {seconds:.0f} s")
+
+
+def steady_decoder(checkpoint: Checkpoint) -> DecoderOptions:
+    """What decodes in the same way in every query, where a policy has tokens to decode."""
+    return DEFAULT_OPTIONS if define_policy(checkpoint).action_tokens is None else _STEADY
 
 
 def _pair(a: Sequence[float], b: Sequence[float]) -> Pair:

@@ -29,14 +29,8 @@ FULL_SIZE = ("impact", "act")
 _SMALL_PICTURE = (96, 128)
 # Of policies that are not made for the cameras' usual size.
 _FULL_PICTURE = {"octo": (256, 256)}
-_SMALL_TRANSFORMER = {
-    "dim_model": 64,
-    "heads": 4,
-    "feedforward": 64,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "chunk_size": 50,
-}
+_SMALL_ENCODER = {"dim_model": 64, "heads": 4, "feedforward": 64, "encoder_layers": 1}
+_SMALL_TRANSFORMER = {**_SMALL_ENCODER, "decoder_layers": 1, "chunk_size": 50}
 
 
 @dataclass(frozen=True)
@@ -75,6 +69,22 @@ SMALL = {
     "impact": Small(
         _SMALL_TRANSFORMER,
         {
+            "text_config.d_model": 32,
+            "text_config.d_kv": 8,
+            "text_config.d_ff": 32,
+            "text_config.num_layers": 1,
+            "text_config.num_heads": 2,
+        },
+    ),
+    "impact_tokens": Small(
+        {**_SMALL_ENCODER, "chunk_size": 8},
+        {
+            "backbone_width": 16,
+            "token_width": 48,
+            "n_token_layers": 2,
+            "token_heads": 4,
+            "token_kv_heads": 4,
+            "token_feedforward": 64,
             "text_config.d_model": 32,
             "text_config.d_kv": 8,
             "text_config.d_ff": 32,

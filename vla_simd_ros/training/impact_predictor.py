@@ -59,7 +59,7 @@ class ImpactPredictor:
     def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> None:
         self._checkpoint = checkpoint
         self._dtype = dtype
-        self._tokenizer = checkpoint.tokenizer() if checkpoint.type != "act" else None
+        self._reader = ObservationReader(checkpoint, dtype)
         self.policy = load_impact(checkpoint, dtype)
 
     def predict(
@@ -70,18 +70,35 @@ class ImpactPredictor:
         instruction: str = "",
     ) -> npt.NDArray[Any]:
         """Actions ``[chunk, A]`` for ``[H, W, 3]`` images by camera and vectors in robot units."""
-        frames = [self._image(feature, images[name]) for name, feature in self._checkpoint.cameras.items()]
-        inputs = ImpactInputs(
-            frames,
-            self._vector(FeatureKind.STATE, state),
-            self._vector(FeatureKind.ENV, env_state),
-            *self._tokens(instruction),
-        )
-        actions = self.policy.predict(inputs)[0]
+        actions = self.policy.predict(self._reader.inputs(images, state, env_state, instruction))[0]
         (unnormalizer,) = self._checkpoint.unnormalizers.values()
         scale, offset = (torch.from_numpy(values.copy()).to(self._dtype) for values in unnormalizer.affine())
         robot: npt.NDArray[Any] = (actions * scale + offset).numpy()
         return robot
+
+
+class ObservationReader:
+    """Makes of raw observations what the network of a checkpoint takes, in ``dtype``."""
+
+    def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype) -> None:
+        self._checkpoint = checkpoint
+        self._dtype = dtype
+        self._tokenizer = checkpoint.tokenizer() if checkpoint.type != "act" else None
+
+    def inputs(
+        self,
+        images: Mapping[str, npt.NDArray[np.uint8]],
+        state: npt.NDArray[np.float32] | None,
+        env_state: npt.NDArray[np.float32] | None,
+        instruction: str,
+    ) -> ImpactInputs:
+        """A batch of one, normalized."""
+        return ImpactInputs(
+            [self._image(feature, images[name]) for name, feature in self._checkpoint.cameras.items()],
+            self._vector(FeatureKind.STATE, state),
+            self._vector(FeatureKind.ENV, env_state),
+            *self._tokens(instruction),
+        )
 
     def _tokens(self, instruction: str) -> tuple[Tensor, Tensor] | tuple[()]:
         if self._tokenizer is None:

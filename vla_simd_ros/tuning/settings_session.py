@@ -10,7 +10,7 @@ from typing import Any
 
 from vla_simd_ros.benchmarks.conditions import busy_warning
 from vla_simd_ros.benchmarks.interleave import make_plan
-from vla_simd_ros.benchmarks.setting_runs import SettingRuns
+from vla_simd_ros.benchmarks.setting_runs import SettingRuns, steady_decoder
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.executors.int8_choice import AUTO, choose_int8
 from vla_simd_ros.executors.settings import EngineSettings
@@ -50,7 +50,8 @@ def tune_settings(task: SettingsTask, say: Say, clock: Callable[[], float] = tim
     cases = random_cases(checkpoint, 2, 0)
     plan = make_plan(_QUERIES, _BLOCKS)
     steps: list[Step] = []
-    with SettingRuns(task.checkpoint, task.instruction, cases, plan, _WARMUP, say) as runs:
+    decoder = steady_decoder(checkpoint)
+    with SettingRuns(task.checkpoint, task.instruction, cases, plan, _WARMUP, say, decoder=decoder) as runs:
         found, steps = search(
             EngineSettings(threads=machine["threads"]),
             tried,
