@@ -22,6 +22,7 @@ _COMMANDS = {
     "tune": ("tune_cmd", "choose what is fastest on this processor"),
     "supply": ("supply_cmd", "predict whether a policy keeps a controller supplied with actions"),
     "evaluate": ("evaluate_cmd", "count how often a policy does what it is told, in closed loop"),
+    "decoders": ("decoders_cmd", "compare decoders of a policy that spells its actions, and of its students"),
     "split": ("split_cmd", "find where to cut a policy between two executors"),
     "generate": ("generate_cmd", "let a language model answer"),
     "policy-server": ("policy_server_cmd", "serve a policy to LeRobot's robot_client"),
