@@ -13,6 +13,7 @@ import grpc
 import numpy as np
 import pytest
 from iterating_policy import ROWS, SIDE, WIDTH, IteratingPolicy, expected_actions
+from spelling_policy import SpellingPolicy
 
 from vla_simd_ros import inference
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
@@ -288,6 +289,28 @@ def test_a_policy_that_iterates_and_looks_back(
     expected = expected_actions(np.stack(pictures[1:]), states, noise, 6, mask=np.array([1, 1]))
     np.testing.assert_allclose(actions, expected[:3], atol=2e-6)
     assert definition.solver.asked == [6]
+
+
+def test_a_chunk_that_has_not_converged_is_not_sent(
+    folder: Path, client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(inference, "define_policy", lambda checkpoint: SpellingPolicy(text=False, seed=1))
+    policy = Policy.load(folder, executor="reference", decoder="autoregressive")
+    context = types.SimpleNamespace(peer=lambda: "ipv4:127.0.0.1:1")
+    servicer: Any = PolicyServicer(lambda _: policy, ServerSettings(observation_timeout_s=0.05))
+    servicer.ready(wire.Empty(), context)
+    values = {"pan.pos": 1.0, "lift.pos": 0.5}
+    state = {"dtype": "float32", "shape": (2,), "names": ["pan.pos", "lift.pos"]}
+    config = client.config(policy_type="spelling", lerobot_features={"observation.state": state})
+    servicer.send_policy_instructions(wire.PolicySetup(data=config), context)
+    sent = []
+    for step, passes in enumerate((1, 0)):
+        policy.set_decoder("autoregressive", max_passes=passes)
+        data = client.observation(values=values, timestep=step, timestamp=50.0 + step, must_go=True)
+        servicer.send_observations(iter(pieces(data, 1 << 21)), context)
+        sent.append(servicer.get_actions(wire.Empty(), context).data)
+    assert sent[0] == b"" and sent[1]
+    assert "observation 0: its tokens have not converged (max_passes)" in caplog.text
 
 
 def test_steps_that_a_policy_does_not_take_are_refused_with_its_request(folder: Path, client: Any) -> None:

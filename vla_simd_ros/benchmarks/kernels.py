@@ -14,6 +14,8 @@ PRODUCTS = ("linear", "conv2d", "attention")
 TARGET_SHARE = 0.85
 TARGET_ROWS = 32
 """Products of more rows than this are held to ``TARGET_SHARE`` of their roofline."""
+# What moves values, and what works on states that programs share.
+_NEVER_ALONE = ("copy", "append", "cached_attention")
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def distinct_layers(
     """
     alike: dict[tuple[str, str], list[OpTime]] = {}
     for op in in_query:
-        if op.kind != "copy":
+        if op.kind not in _NEVER_ALONE:
             alike.setdefault((op.kind, op.shape), []).append(op)
     layers = [
         _layer(group, time, len(times) > 1, roofline, tile_cols)

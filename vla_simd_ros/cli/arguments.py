@@ -148,7 +148,7 @@ def decoder_conditions(args: argparse.Namespace, decoders: str) -> tuple[Decoder
     found = []
     sigmas = [_probability(text) for text in str(args.sigma).split(",")]
     for name in (part.strip() for part in decoders.split(",")):
-        for sigma in sigmas if name == "early_exit" else sigmas[:1]:
+        for sigma in sigmas if name == "early_exit" else [DEFAULT_OPTIONS.sigma]:
             args_of_one = argparse.Namespace(**{**vars(args), "decoder": name, "sigma": sigma})
             found.append(decoder_options(args_of_one))
             found[-1].make(1)  # refuses what does not exist

@@ -148,6 +148,10 @@ class PolicyServicer:
             if policy.spec.uses_instruction:
                 _set_instruction(policy, task_of(timed))
             query = policy.query(observation, num_steps=self._settings.num_steps)
+        if query.decoded is not None and not query.decoded.converged:
+            ended = query.decoded.exit.value
+            _LOGGER.warning("observation %d: its tokens have not converged (%s)", timed.timestep, ended)
+            return b""
         rows = query.actions[: request.actions_per_chunk]
         self._observations.answered(timed, len(rows))
         _LOGGER.debug("observation %d: %.1f ms", timed.timestep, query.timing.total_ms)
