@@ -49,6 +49,26 @@ def test_missing_file(folder: Path, name: str) -> None:
         load_checkpoint(folder)
 
 
+def test_weights_that_another_folder_has(folder: Path, tmp_path: Path) -> None:
+    whole, part = load_file(folder / "model.safetensors"), tmp_path / "part"
+    shutil.copytree(folder, part)
+    own = {name: values for name, values in whole.items() if name.startswith("model.action_head.")}
+    save_file({name: values + 1 for name, values in own.items()}, part / "model.safetensors")
+    config = json.loads((part / "config.json").read_text())
+    (part / "config.json").write_text(json.dumps({**config, "shared_weights": f"../{folder.name}"}))
+
+    tensors = load_checkpoint(part).tensors
+    assert set(tensors) == set(whole)
+    for name, values in whole.items():
+        np.testing.assert_array_equal(tensors[name], values + 1 if name in own else values)
+    (part / "config.json").write_text(json.dumps({**config, "shared_weights": "../nowhere"}))
+    with pytest.raises(CheckpointError, match=r"nowhere/model.safetensors: no such file"):
+        load_checkpoint(part)
+    (part / "config.json").write_text(json.dumps({**config, "shared_weights": 3}))
+    with pytest.raises(CheckpointError, match=r"shared_weights"):
+        load_checkpoint(part)
+
+
 def test_truncated_weights(folder: Path) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])

@@ -234,3 +234,25 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(CheckpointError, match=r"a\.safetensors: cannot be read: .*Permission denied"):
         TensorFile(path)
+
+
+def test_what_is_not_in_the_file_is_in_the_one_beside_it(tmp_path: Path) -> None:
+    table = np.arange(12, dtype=np.float32).reshape(4, 3)
+    beside = TensorFile(write(tmp_path / "b.safetensors", x=VALUES + 1, table=table))
+    file = TensorFile(write(tmp_path / "a.safetensors", x=VALUES, y=VALUES[:1]), beside)
+
+    np.testing.assert_array_equal(file["x"], VALUES)
+    np.testing.assert_array_equal(file["table"], table)
+    np.testing.assert_array_equal(file.rows("table", 1, 3), table[1:3])
+    np.testing.assert_array_equal(file.tensor("table", (4, 3)), table)
+    assert sorted(file) == ["table", "x", "y"] and len(file) == 3
+    assert "table" in file and "z" not in file
+    assert file.shapes == {"x": (2, 3), "y": (1, 3), "table": (4, 3)} and file.size("table") == 12
+    with pytest.raises(CheckpointError, match=r"a.safetensors: tensor 'z' is missing"):
+        file.tensor("z")
+    with pytest.raises(CheckpointError, match=r"b.safetensors: tensor 'table' has shape \[4, 3\]"):
+        file.tensor("table", (3, 4))
+    np.testing.assert_array_equal(file.mapped("table"), table)
+    (tmp_path / "b.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"b.safetensors: was changed"):
+        file.check_mapped()

@@ -24,6 +24,8 @@ VISION_ENCODER_FOLDER = "vision_encoder"
 DEFAULT_MAX_TOKENS = 32
 # The fields that policies keep the longest instruction in, and that of the text encoder's own folder.
 _TOKEN_LIMITS = ("tokenizer_max_length", "max_language_tokens")
+SHARED_WEIGHTS = "shared_weights"
+"""Field of config.json: the folder, seen from this one, of a checkpoint that has what is missing."""
 _EMPTY_CAMERA = "observation.images.empty_camera_"
 _NAMED_MODELS = ("language_backbone", "vlm_model_name")
 
@@ -135,6 +137,13 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     kind = json_file.field(config, "type", str, where)
     features_in = read_features(config, "input_features", where)
     features_out = read_features(config, "output_features", where)
-    weights = TensorFile(folder / WEIGHTS)
+    weights = TensorFile(folder / WEIGHTS, _shared_weights(folder, config))
     processors = read_processors(folder, config, weights, features_in, features_out)
     return Checkpoint(folder, kind, config, features_in, features_out, weights, processors)
+
+
+def _shared_weights(folder: Path, config: dict[str, Any]) -> TensorFile | None:
+    if config.get(SHARED_WEIGHTS) is None:
+        return None
+    name = json_file.field(config, SHARED_WEIGHTS, str, folder / CONFIG)
+    return TensorFile(folder / name / WEIGHTS)

@@ -48,11 +48,13 @@ class TensorFile(Mapping[str, Array]):
     Nothing is kept: each access reads the file. Float types are converted to float32; integers keep their
     type. Every float tensor handed out is finite. Raises `CheckpointError` when the file is missing,
     truncated or no safetensors file, and on access for a stored type that is not supported, for NaN or
-    infinite values, and when the file was changed since it was opened.
+    infinite values, and when the file was changed since it was opened. What is not in the file is looked for
+    in ``beside``, where that is given.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, beside: TensorFile | None = None) -> None:
         self.path = path
+        self._beside = beside
         self._entries, self._data_start = _read_entries(path)
         self._descriptor = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._descriptor)
@@ -60,30 +62,37 @@ class TensorFile(Mapping[str, Array]):
         self._mapping: mmap.mmap | None = None
 
     def __getitem__(self, name: str) -> Array:
+        if (other := self._other(name)) is not None:
+            return other[name]
         shape = tuple(self._entries[name]["shape"])
         return self._read(name, 0, self.size(name)).reshape(shape)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self.shapes)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.shapes)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._entries or (self._beside is not None and name in self._beside)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The stored shape of every tensor, whatever its type."""
-        return {name: tuple(entry["shape"]) for name, entry in self._entries.items()}
+        own = {name: tuple(entry["shape"]) for name, entry in self._entries.items()}
+        return own if self._beside is None else {**own, **self._beside.shapes, **own}
 
     def size(self, name: str) -> int:
         """Number of values of tensor ``name``."""
+        if (other := self._other(name)) is not None:
+            return other.size(name)
         return math.prod(self._entries[name]["shape"])
 
     def shape(self, name: str, expected: tuple[int, ...] | None = None) -> tuple[int, ...]:
         """The stored shape of float tensor ``name``, checked to be ``expected`` (when given), without reading
         its values."""
+        if (other := self._other(name)) is not None:
+            return other.shape(name, expected)
         if name not in self._entries:
             raise CheckpointError(f"{self.path}: tensor '{name}' is missing{self._similar(name)}")
         stored = self._entries[name]["dtype"]
@@ -105,6 +114,8 @@ class TensorFile(Mapping[str, Array]):
 
     def rows(self, name: str, start: int, stop: int) -> Array:
         """Rows ``start`` to ``stop`` of float tensor ``name`` as float32, without reading the others."""
+        if (other := self._other(name)) is not None:
+            return other.rows(name, start, stop)
         shape = self.shape(name)
         row = math.prod(shape[1:])
         return self._read(name, start * row, stop * row).reshape(stop - start, *shape[1:])
@@ -114,6 +125,8 @@ class TensorFile(Mapping[str, Array]):
 
         Call :meth:`check_mapped` before each use.
         """
+        if (other := self._other(name)) is not None:
+            return other.mapped(name)
         shape, size, begin = self.shape(name), self.size(name), self._begin(name)
         if self._entries[name]["dtype"] != "F32" or begin % _STORED["F32"].itemsize or not size:
             return self.tensor(name)
@@ -129,6 +142,13 @@ class TensorFile(Mapping[str, Array]):
         """
         if self._mapping is not None:
             self._check_unchanged()
+        if self._beside is not None:
+            self._beside.check_mapped()
+
+    def _other(self, name: str) -> TensorFile | None:
+        """The other file, if the tensor is there and not in this one."""
+        elsewhere = name not in self._entries and self._beside is not None and name in self._beside
+        return self._beside if elsewhere else None
 
     def _similar(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._entries, n=1)

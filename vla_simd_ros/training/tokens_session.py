@@ -157,10 +157,11 @@ class TokensSession(Run):
         # What is learned from is what is stored: the text encoder in bfloat16.
         for name in filter(lambda name: name.startswith(TEXT_PREFIX), weights):
             weights[name] = torch.from_numpy(round_to_bfloat16(weights[name].numpy()))
-        # A teacher has all weights; of IMPACT those of the encoder are taken.
+        # A teacher has all weights, and maybe others beside them; of IMPACT those of the encoder are taken.
         own = policy.state_dict()
+        weights = {name: values for name, values in weights.items() if name in own}
         if self._source.type == _IMPACT:
-            weights = {**own, **{name: values for name, values in weights.items() if name in own}}
+            weights = {**own, **weights}
         load_weights(policy, weights, self._source)
         return policy.to(device)
 
