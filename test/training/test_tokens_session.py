@@ -101,6 +101,33 @@ def test_a_student_comes_closer_to_the_fixed_points(teacher: Path, tmp_path: Pat
     assert changed and all(name.startswith("model.tokens.") for name in changed)
 
 
+def test_a_policy_may_leave_the_encoder_where_it_is(impact: Path, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    whole = doubles.train(doubles.request(impact, tmp_path / "whole"))
+    part = doubles.train(doubles.request(impact, tmp_path / "part", share_weights=True))
+    stored = load_file(part / "model.safetensors")
+    assert all(name.startswith("model.tokens.") for name in stored)
+    given, expected = load_checkpoint(part).tensors, load_checkpoint(whole).tensors
+    assert set(stored) == {name for name in expected if name.startswith("model.tokens.")}
+    for name in stored:
+        np.testing.assert_array_equal(given[name], expected[name], err_msg=name)
+    name = "model.encoder.layers.0.norm1.weight"
+    np.testing.assert_array_equal(given[name], expected[name])
+    # A student of it is as good as one of the whole.
+    students = [
+        load_checkpoint(
+            doubles.train(
+                doubles.request(teacher, tmp_path / name, distill=True, share_weights=teacher is part)
+            )
+        ).tensors
+        for name, teacher in (("of_whole", whole), ("of_part", part))
+    ]
+    for name in students[0]:
+        if not name.startswith("model.text.model."):
+            np.testing.assert_array_equal(students[0][name], students[1][name], err_msg=name)
+
+
 def test_runs_share_what_was_encoded_and_harvested(teacher: Path, tmp_path: Path) -> None:
     shared: dict[str, Any] = {"distill": True, "cache": tmp_path / "frames", "trajectories": tmp_path / "t"}
     doubles.train(doubles.request(teacher, tmp_path / "one", **shared))

@@ -137,13 +137,15 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     kind = json_file.field(config, "type", str, where)
     features_in = read_features(config, "input_features", where)
     features_out = read_features(config, "output_features", where)
-    weights = TensorFile(folder / WEIGHTS, _shared_weights(folder, config))
+    shared = shared_folder(folder, config)
+    weights = TensorFile(folder / WEIGHTS, TensorFile(shared / WEIGHTS) if shared else None)
     processors = read_processors(folder, config, weights, features_in, features_out)
     return Checkpoint(folder, kind, config, features_in, features_out, weights, processors)
 
 
-def _shared_weights(folder: Path, config: dict[str, Any]) -> TensorFile | None:
+def shared_folder(folder: Path, config: dict[str, Any]) -> Path | None:
+    """Where the tensors are that a checkpoint in ``folder`` lacks, if it leaves some to another one."""
     if config.get(SHARED_WEIGHTS) is None:
         return None
-    name = json_file.field(config, SHARED_WEIGHTS, str, folder / CONFIG)
-    return TensorFile(folder / name / WEIGHTS)
+    name: str = json_file.field(config, SHARED_WEIGHTS, str, folder / CONFIG)
+    return folder / name

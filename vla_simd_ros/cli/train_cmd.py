@@ -125,6 +125,11 @@ def _add_token_options(parser: argparse.ArgumentParser) -> None:
     tokens.add_argument(
         "--trajectories", type=Path, metavar="DIR", help="harvested trajectories (default: in --out)"
     )
+    tokens.add_argument(
+        "--share-weights",
+        action="store_true",
+        help="store what is trained only; the policy needs the folder of --init or --distill to be loaded",
+    )
     for name, (kind, text) in _TOKEN_RECIPE.items():
         tokens.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N", help=text)
 
@@ -147,9 +152,9 @@ def run(args: argparse.Namespace) -> int:
 def _session(args: argparse.Namespace) -> Run:
     from vla_simd_ros.training.session import Request, Session
 
-    for name in ("init", "distill", "trajectories"):
-        if getattr(args, name) is not None:
-            raise RecipeError(f"--{name}: is for {TOKENS}, the policy is {args.policy}")
+    for name in ("init", "distill", "trajectories", "share_weights"):
+        if getattr(args, name):
+            raise RecipeError(f"--{name.replace('_', '-')}: is for {TOKENS}, the policy is {args.policy}")
     given = _given(args.config)
     request = Request(
         policy=args.policy,
@@ -190,6 +195,7 @@ def _tokens_session(args: argparse.Namespace) -> Run:
         resume=args.resume,
         device=args.device,
         threads=args.threads,
+        share_weights=args.share_weights,
     )
     return TokensSession(request, _say)
 

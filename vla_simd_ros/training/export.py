@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from vla_simd_ros.checkpoints.checkpoint import SHARED_WEIGHTS
 from vla_simd_ros.checkpoints.synthesis import features
 from vla_simd_ros.checkpoints.synthesis.folder import write_folder
 from vla_simd_ros.checkpoints.synthesis.impact import impact_preprocessor_steps
@@ -19,6 +21,8 @@ from vla_simd_ros.training.recipe import TRAIN_CONFIG
 
 PRETRAINED = "pretrained_model"
 _TEXT = "model.text.model."
+# Fitted to the data, not trained.
+_BINS = "model.tokens.action_"
 # Counts batches; the norms that the engine knows have none.
 _UNREAD = ".num_batches_tracked"
 
@@ -30,15 +34,21 @@ def export_policy(
     statistics: Mapping[str, npt.NDArray[np.float32]],
     tokenizer_files: Mapping[str, Any],
     train_config: Mapping[str, Any],
+    shared: Path | None = None,
 ) -> None:
     """Replace ``folder`` by the policy as it is now.
 
-    The frozen text encoder is stored in bfloat16, which holds its values exactly.
+    The frozen text encoder is stored in bfloat16, which holds its values exactly. With ``shared``, only what
+    was trained is stored; the checkpoint in that folder has the rest.
     """
+    if shared is not None:
+        config = {**config, SHARED_WEIGHTS: os.path.relpath(shared.resolve(), folder.resolve())}
+    trained = {name for name, parameter in policy.named_parameters() if parameter.requires_grad}
+    trained |= {name for name in policy.state_dict() if name.startswith(_BINS)}
     tensors = {
         name: value.detach().float().cpu().contiguous().numpy()
         for name, value in policy.state_dict().items()
-        if not name.endswith(_UNREAD)
+        if not name.endswith(_UNREAD) and (shared is None or name in trained)
     }
     before = (
         features.preprocessor_steps(config) if config["type"] == "act" else impact_preprocessor_steps(config)

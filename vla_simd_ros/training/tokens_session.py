@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from vla_simd_ros.checkpoints import Checkpoint, CheckpointError, load_checkpoint
+from vla_simd_ros.checkpoints.checkpoint import SHARED_WEIGHTS, shared_folder
 from vla_simd_ros.checkpoints.features import FeatureKind
 from vla_simd_ros.checkpoints.normalization import NormMode
 from vla_simd_ros.checkpoints.processors import read_statistics
@@ -70,7 +71,7 @@ class TokensRequest:
     ``source`` is a trained IMPACT, whose encoder is taken; or, with ``distill``, the action-token policy that
     is the teacher. ``settings`` are fields of config.json, ``training`` those of the recipe. A teacher's
     trajectories are kept in ``trajectories``, or in the run's own folder. ``threads`` are the engine's, with
-    which the teacher decodes.
+    which the teacher decodes. With ``share_weights`` the policy is stored without what ``source`` has.
     """
 
     source: Path
@@ -85,6 +86,7 @@ class TokensRequest:
     resume: bool = False
     device: str = "cpu"
     threads: int | None = None
+    share_weights: bool = False
 
 
 class TokensSession(Run):
@@ -100,6 +102,8 @@ class TokensSession(Run):
         if earlier and not origin.items() <= earlier.items():
             raise RecipeError(f"{request.folder}: the run there is not {origin}, which --resume expects")
         self._source = _opened(request)
+        left = shared_folder(request.source, self._source.config) or request.source
+        self._shared = left if request.share_weights else None
         self._config = _config(self._source, settings, request.distill)
         self._statistics = read_statistics(request.source)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +127,7 @@ class TokensSession(Run):
 
     def _write_policy(self, folder: Path, record: Mapping[str, Any]) -> None:
         files = tokenizer_files(self._source.folder)
-        export_policy(folder, self._policy, self._config, self._statistics, files, record)
+        export_policy(folder, self._policy, self._config, self._statistics, files, record, self._shared)
 
     def _demonstrations(self, dataset: Frames, cache: Path) -> Demonstrations:
         """The dataset with the pictures that the frozen encoder takes, in its order of cameras."""
@@ -265,7 +269,7 @@ def _config(source: Checkpoint, settings: Mapping[str, Any], distill: bool) -> d
         kind = type(allowed[name])
         if not isinstance(value, int if kind is float else kind) and not isinstance(value, kind):
             raise RecipeError(f"{name} is {value!r}, expected a value like {allowed[name]!r}")
-    config = {name: value for name, value in base.items() if name not in _DROPPED}
+    config = {name: value for name, value in base.items() if name not in (*_DROPPED, SHARED_WEIGHTS)}
     config |= {"type": TYPE, **settings}
     if not distill:
         config["n_action_steps"] = settings.get("n_action_steps", config["chunk_size"])
