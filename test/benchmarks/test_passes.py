@@ -11,9 +11,11 @@ sys.path.append(str(Path(__file__).parents[1] / "language"))
 pytest.importorskip("gguf")
 
 import tiny_gguf
+from small_checkpoints import small_options
 
 from vla_simd_ros.benchmarks import passes, passes_plot
 from vla_simd_ros.benchmarks.passes import FORMS, KEPT, SameSizes
+from vla_simd_ros.checkpoints.synthesis import make_checkpoint
 from vla_simd_ros.cli.__main__ import main
 from vla_simd_ros.graph.blocks import BLOCK_BYTES
 
@@ -61,8 +63,24 @@ def test_weights_of_a_form_have_the_sizes_that_are_asked_for(form: str) -> None:
     np.testing.assert_array_equal(source.rows("norm", 0, 3), np.ones(3))
 
 
-def test_passes_need_a_language_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", str(tmp_path), "--passes"]) == 2
-    assert "--passes measures a language model, expected a GGUF file" in capsys.readouterr().err
+def test_passes_of_a_policy_that_spells_its_actions(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, report = tmp_path / "policy", tmp_path / "passes.json"
+    make_checkpoint("impact_tokens", folder, small_options("impact_tokens", settings={"token_width": 48}))
+    command = ["bench", str(folder), "--passes", "--threads", "1", "--isa", "portable"]
+    assert main([*command, "--json", str(report)]) == 0
+    values = json.loads(report.read_text())
+    assert list(values["pass_ms"]) == ["stored", "int8"]
+    # A row each for latent and state, 2 x 2 for each camera, and the longest instruction of 8 tokens.
+    assert values["kept_tokens"] == 18
+    assert 0 < values["weight_bytes"]["int8"] < values["weight_bytes"]["stored"]
+    assert "18 tokens before each pass" in capsys.readouterr().out
+
+
+def test_passes_need_something_that_decodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_checkpoint("act", tmp_path / "act", small_options("act"))
+    assert main(["bench", str(tmp_path / "act"), "--passes"]) == 2
+    assert "--passes measures what decodes tokens, and a policy 'act' computes" in capsys.readouterr().err
     assert main(["bench", str(tmp_path), "--plot", str(tmp_path / "a.png")]) == 2
     assert "--plot draws what --passes measures" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""The time of a pass of a language model against the number of tokens in it, for each form of weights."""
+"""The time of a pass against the number of tokens in it, for each form of weights: of a language model, or of
+a policy that spells its actions."""
 
 from __future__ import annotations
 
@@ -10,19 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from vla_simd_ros.benchmarks.backend import BenchmarkError
 from vla_simd_ros.benchmarks.roofline import measure_roofline
 from vla_simd_ros.benchmarks.table import markdown_table
+from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.checkpoints.gguf import GgufFile
 from vla_simd_ros.decoding.cached_model import SIZES
-from vla_simd_ros.executors.base import Executable
+from vla_simd_ros.executors.base import Executable, Runnable
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.graph.blocks import BLOCK_BYTES, BLOCK_VALUES, Blocks
 from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
+from vla_simd_ros.graph.int8 import INT8
+from vla_simd_ros.graph.int8_groups import ALL
 from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.language.gguf_llama import GgufLlamaWeights, read_config
 from vla_simd_ros.language.llama_model import LlamaModel
+from vla_simd_ros.loaded_programs import LoadedPrograms
+from vla_simd_ros.policies.registry import define_policy
 from vla_simd_ros.policies.weights import TensorSource, Weights
 from vla_simd_ros.tuning.pass_costs import PassCosts, measure_passes
 
@@ -33,7 +40,7 @@ FORMS = (STORED, "float32", "bfloat16", *BLOCK_BYTES)
 """As in the file; and all matrices of the model in one form, of other values."""
 
 KEPT = 128
-"""Tokens before a pass, whose keys and values it reads."""
+"""Tokens before a pass of a language model, whose keys and values it reads."""
 
 _REPEATS = 9
 _FROM_MEMORY = 1 << 28
@@ -49,9 +56,11 @@ class FormPasses:
 
 @dataclass(frozen=True)
 class PassReport:
-    """Passes by the form of weights, beside the ceilings of the machine: ``flops`` are those of one token."""
+    """Passes by the form of weights, behind ``kept`` tokens, beside the ceilings of the machine. ``flops``
+    are those of one token."""
 
     forms: Mapping[str, FormPasses]
+    kept: int
     flops: float
     isa: str
     threads: int
@@ -113,22 +122,20 @@ class SameSizes:
 
 
 class Passes:
-    """The step programs of a model for every size of a pass."""
+    """Step programs for every size of a pass, behind ``kept`` tokens; ``load`` has those of a size."""
 
-    def __init__(self, model: LlamaModel, executor: SimdExecutor) -> None:
-        cache, loaded = FoldCache(), None
-        self._executables: dict[int, Executable] = {}
-        for tokens in SIZES:
-            loaded = executor.load(compile_graph(model.build(tokens), cache), loaded)
-            self._executables[tokens] = loaded
+    def __init__(self, load: Callable[[int], Runnable], kept: int) -> None:
+        self._programs = {tokens: load(tokens) for tokens in SIZES}
+        self._kept = kept
 
     def ms(self, tokens: int) -> float:
-        """Milliseconds of a pass behind :data:`KEPT` tokens."""
-        positions = np.arange(KEPT, KEPT + tokens, dtype=np.int32)
-        inputs = {"step_ids": np.arange(tokens, dtype=np.int32), "step_positions": positions}
-        executable = self._executables[tokens]
+        """Milliseconds of a pass."""
+        positions = np.arange(self._kept, self._kept + tokens, dtype=np.int32)
+        # Any token will do; every vocabulary has the first one.
+        inputs = {"step_ids": np.zeros(tokens, np.int32), "step_positions": positions}
+        program = self._programs[tokens]
         start = time.perf_counter()
-        executable.run(Lifetime.STEP, inputs)
+        program.run(Lifetime.STEP, inputs)
         return 1e3 * (time.perf_counter() - start)
 
 
@@ -141,13 +148,55 @@ def measure_forms(path: Path, settings: EngineSettings, say: Say) -> PassReport:
         say(f"passes of weights in {form}")
         source: TensorSource = GgufLlamaWeights(file) if form == STORED else SameSizes(form)
         executor = SimdExecutor(settings)
-        passes = Passes(LlamaModel(config, Weights(source)), executor)
-        costs = measure_passes(passes.ms, SIZES, _REPEATS)
-        forms[form] = FormPasses(costs, sum(executor.weight_bytes.values()))
+        forms[form] = _measured(_passes_of(LlamaModel(config, Weights(source)), executor), KEPT, executor)
+    return _report(forms, KEPT, 2.0 * _matrix_values(file, config.tied), executor)
+
+
+def measure_policy(checkpoint: Checkpoint, settings: EngineSettings, say: Say) -> PassReport:
+    """Measure a policy that spells its actions, behind the prefix of its longest instruction: its layers as
+    they are stored, and in int8. Raises BenchmarkError for another policy."""
+    policy = define_policy(checkpoint)
+    spelled = policy.action_tokens
+    if spelled is None:
+        raise BenchmarkError(
+            f"--passes measures what decodes tokens, and a policy '{policy.spec.type}' computes its actions "
+            "directly; expected a GGUF file or a policy of action tokens"
+        )
+    kept = spelled.prefix_rows(policy.spec.max_instruction_tokens or None)
+    forms = {}
+    for form, int8 in ((STORED, ""), (INT8, ALL)):
+        say(f"passes of weights {'as stored' if form == STORED else f'in {form}'}")
+        executor = SimdExecutor(settings)
+        programs = LoadedPrograms(policy, executor, int8)
+        forms[form] = _measured(programs.passes, kept, executor)
+    graph = compile_graph(policy.build(policy.spec.max_instruction_tokens or None), FoldCache())
+    layers = [op.inputs[1] for op in graph.programs[Lifetime.STEP].ops if op.kind == "linear"]
+    return _report(forms, kept, 2.0 * sum(weight.size for weight in layers if weight is not None), executor)
+
+
+def _passes_of(model: LlamaModel, executor: SimdExecutor) -> Callable[[int], Runnable]:
+    cache = FoldCache()
+    loaded: list[Executable] = []
+
+    def load(tokens: int) -> Runnable:
+        compiled = compile_graph(model.build(tokens), cache)
+        loaded.append(executor.load(compiled, loaded[-1] if loaded else None))
+        return loaded[-1]
+
+    return load
+
+
+def _measured(load: Callable[[int], Runnable], kept: int, executor: SimdExecutor) -> FormPasses:
+    costs = measure_passes(Passes(load, kept).ms, SIZES, _REPEATS)
+    return FormPasses(costs, sum(executor.weight_bytes.values()))
+
+
+def _report(forms: Mapping[str, FormPasses], kept: int, flops: float, executor: SimdExecutor) -> PassReport:
     roofline = measure_roofline(executor.isa, executor.threads)
     return PassReport(
         forms=forms,
-        flops=2.0 * _matrix_values(file, config.tied),
+        kept=kept,
+        flops=flops,
         isa=executor.isa,
         threads=executor.threads,
         read_gb_per_s=roofline.bandwidth[_FROM_MEMORY],
@@ -169,7 +218,7 @@ def passes_json(report: PassReport, model: Mapping[str, str], machine: Mapping[s
         "model": dict(model),
         "isa": report.isa,
         "threads": report.threads,
-        "kept_tokens": KEPT,
+        "kept_tokens": report.kept,
         "repeats": _REPEATS,
         "pass_ms": {form: passes.costs.to_json() for form, passes in report.forms.items()},
         "weight_bytes": {form: passes.weight_bytes for form, passes in report.forms.items()},
@@ -196,7 +245,7 @@ def passes_markdown(report: PassReport, model: Mapping[str, str], machine: Mappi
     times.append(("multiply-adds at their peak", "", "", *bound))
     return "\n".join(
         [
-            f"- model: {model['file']}; {KEPT} tokens before each pass",
+            f"- model: {model['file']}; {report.kept} tokens before each pass",
             f"- CPU: {machine['cpu']}; ISA: {report.isa}; threads: {report.threads};"
             f" {report.read_gb_per_s:.1f} GB/s read, {report.peak_gflops:.0f} GFLOP/s;"
             f" shortest of {_REPEATS} times",

@@ -132,7 +132,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--passes",
         action="store_true",
-        help="instead, of a language model: the time of a pass by its number of tokens and form of weights",
+        help="instead, of what decodes tokens: the time of a pass by its number of tokens and its weights",
     )
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw what --passes measures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results with all conditions")
@@ -172,8 +172,6 @@ def _check(args: argparse.Namespace) -> None:
         raise BenchmarkError("--roofline draws what --kernels measures, expected both")
     if args.plot and not args.passes:
         raise BenchmarkError("--plot draws what --passes measures, expected both")
-    if args.passes and not _is_language_model(args):
-        raise BenchmarkError("--passes measures a language model, expected a GGUF file")
     if args.ablate and (args.kernels or args.blocks < LEAST_PAIRS):
         raise BenchmarkError(f"--ablate goes without --kernels and with at least {LEAST_PAIRS} --blocks")
     if not args.checkpoint and not args.kernels:
@@ -208,16 +206,22 @@ def _language(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 def _passes(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from vla_simd_ros.benchmarks import passes
-    from vla_simd_ros.benchmarks.conditions import describe_file, describe_machine
+    from vla_simd_ros.benchmarks.conditions import describe_checkpoint, describe_file, describe_machine
+    from vla_simd_ros.checkpoints import load_checkpoint
 
     machine, path = describe_machine(), Path(args.checkpoint)
-    report = passes.measure_forms(path, EngineSettings(**setting_changes(args)), _say)
+    settings = EngineSettings(**setting_changes(args))
+    if _is_language_model(args):
+        report, model = passes.measure_forms(path, settings, _say), describe_file(path)
+    else:
+        report = passes.measure_policy(load_checkpoint(path), settings, _say)
+        model = {"file": path.name, **describe_checkpoint(path)}
     if args.plot:
         from vla_simd_ros.benchmarks.passes_plot import plot_passes
 
         title = f"passes of {path.name}, {report.isa}, {report.threads} thread(s)"
         plot_passes(report, title, args.plot)
-    described = report, describe_file(path), machine
+    described = report, model, machine
     return passes.passes_json(*described), passes.passes_markdown(*described)
 
 
