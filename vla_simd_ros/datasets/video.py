@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from vla_simd_ros.datasets.errors import DatasetError, load_package
 from vla_simd_ros.datasets.tables import Picture
+from vla_simd_ros.thread_scheduling import kept_scheduling
 
 _CODEC = "libsvtav1"
 _PIXELS = "yuv420p"
@@ -21,7 +21,6 @@ _KEY_INTERVAL = 2
 _OPTIONS = {"g": str(_KEY_INTERVAL), "crf": "30", "preset": "12", "svtav1-params": "fast-decode=0:lp=1"}
 _SKIP = 1.0
 """Seconds ahead that are decoded through rather than jumped over."""
-_THREADS = Path("/proc/self/task")
 
 
 def _load_av() -> Any:
@@ -58,27 +57,11 @@ def _add_stream(container: Any, picture: Picture, fps: float) -> Any:
     stream = container.add_stream(_CODEC, Fraction(fps).limit_denominator(1001), options=_OPTIONS)
     stream.pix_fmt = _PIXELS
     stream.height, stream.width = picture.shape[:2]
-    with _ordinary_scheduling():
+    # The encoder gives its threads, and the one that opens it, the highest real-time priority where the user
+    # may have it.
+    with kept_scheduling():
         stream.codec_context.open()
     return stream
-
-
-@contextmanager
-def _ordinary_scheduling() -> Iterator[None]:
-    """The encoder gives its threads, and the one that opens it, the highest real-time priority where the user
-    may have it: this thread keeps its scheduling, and the encoder's get the same."""
-    if not _THREADS.is_dir():
-        yield
-        return
-    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
-    before = {thread.name for thread in _THREADS.iterdir()}
-    try:
-        yield
-    finally:
-        os.sched_setscheduler(0, policy, parameters)
-        for name in {thread.name for thread in _THREADS.iterdir()} - before:
-            with suppress(ProcessLookupError):
-                os.sched_setscheduler(int(name), policy, parameters)
 
 
 def describe_video(height: int, width: int, fps: float) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String, UInt64
 from std_srvs.srv import SetBool
 
+from vla_simd_ros import thread_scheduling
 from vla_simd_ros.control.chunk import ChunkRejected
 from vla_simd_ros.control.control_loop import ActionKind, Activity, ControlLoop, Tick
 from vla_simd_ros.control.joint_buffer import JointStateError, select_joints
 from vla_simd_ros.control.stamps import StampValidator
 from vla_simd_ros.control.timeline import StepKind
 from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState
-from vla_simd_ros.nodes import qos, realtime
+from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.diagnostics import Status
 from vla_simd_ros.nodes.executor_report import (
     Executed,
@@ -114,7 +115,7 @@ class ExecutorPipeline:
         if not self._settings.realtime_priority:
             return
         try:
-            realtime.schedule(priority)
+            thread_scheduling.schedule(priority)
         except OSError as error:
             self._warn(f"realtime_priority: {error}; control steps may come late on a busy machine")
 

@@ -14,7 +14,7 @@ from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.nodes.executor_limits import FROM_TOPIC, LimitParameters, first_limits
 from vla_simd_ros.nodes.outputs import OUTPUTS
 from vla_simd_ros.nodes.parameters import LONGEST_S, Param, ParameterError
-from vla_simd_ros.nodes.realtime import MOST_PRIORITY
+from vla_simd_ros.thread_scheduling import MOST_PRIORITY
 
 PARAMETERS = [
     Param("joints", so101.JOINTS, "Joints (or components of a twist) to command, in the robot's order."),

@@ -1,4 +1,4 @@
-"""Real-time scheduling as the system sees it, in a process of its own that may be stuck with it."""
+"""Scheduling of threads as the system sees it, in a process of its own that may be stuck with it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sys
 
 import pytest
 
-from vla_simd_ros.nodes import realtime
+from vla_simd_ros import thread_scheduling
 
 RAISE = """
 import os, threading
-from vla_simd_ros.nodes import realtime
+from vla_simd_ros import thread_scheduling
 ended = threading.Event()
 thread = threading.Thread(target=ended.wait)
 thread.start()
 for priority in (7, 0):
     try:
-        realtime.schedule(priority)
+        thread_scheduling.schedule(priority)
     except OSError as error:
         print(error)
     else:
@@ -47,7 +47,7 @@ def test_a_refusal_says_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
     with pytest.raises(OSError, match=r"'<user> - rtprio 50' in /etc/security/limits\.conf"):
-        realtime.schedule(50)
+        thread_scheduling.schedule(50)
 
 
 def test_a_thread_that_has_just_ended_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,10 +55,10 @@ def test_a_thread_that_has_just_ended_is_passed_over(monkeypatch: pytest.MonkeyP
         raise ProcessLookupError
 
     monkeypatch.setattr(os, "sched_setscheduler", gone)
-    realtime.schedule(50)
+    thread_scheduling.schedule(50)
 
 
 def test_a_system_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setscheduler")
     with pytest.raises(OSError, match="no real-time scheduling"):
-        realtime.schedule(50)
+        thread_scheduling.schedule(50)
