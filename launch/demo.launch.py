@@ -23,14 +23,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from vla_simd_ros.checkpoints import load_checkpoint
-from vla_simd_ros.sim.demo_policy import (
-    FULL_SIZE,
-    TRAINED,
-    TRAINED_NOTE,
-    TRAINED_PARAMETERS,
-    image_size,
-    random_checkpoint,
-)
+from vla_simd_ros.sim.demo_policy import FULL_SIZE, TRAINED, TRAINED_NOTE, image_size, random_checkpoint
 
 SHARE = Path(get_package_share_directory("vla_simd_ros"))
 
@@ -50,9 +43,8 @@ def choose_checkpoint(context: LaunchContext) -> list[Any]:
         return [LogInfo(msg=f"policy: {given}")]
     policy = LaunchConfiguration("policy").perform(context)
     if not policy:
-        chosen = {**TRAINED_PARAMETERS, "checkpoint": str(TRAINED)}
-        actions = [SetLaunchConfiguration(name, value) for name, value in chosen.items()]
-        return [*actions, LogInfo(msg=f"policy: {TRAINED_NOTE}")]
+        note = LogInfo(msg=f"policy: {TRAINED_NOTE}")
+        return [SetLaunchConfiguration("checkpoint", str(TRAINED)), note]
     folder = random_checkpoint(print, policy, small=policy not in FULL_SIZE)
     note = f"policy: {folder}, random and untrained: the arm moves without purpose"
     return [SetLaunchConfiguration("checkpoint", str(folder)), LogInfo(msg=note)]

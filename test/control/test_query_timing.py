@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vla_simd_ros.control.query_timing import Moment, QueryPacing, QueryTimer
+from vla_simd_ros.control.query_timing import Moment, Pacing, QueryPacing, QueryTimer, chosen_pacing
 
 MS = 1_000_000
 PERIOD = 100 * MS
@@ -29,6 +29,28 @@ def test_without_rows_every_pacing_queries(pacing: QueryPacing) -> None:
         timer.arrived(200 * MS)
     assert timer.due(at(0, None))
     assert timer.due(at(5_000, 4_000)), "they ended long ago"
+
+
+RECOMMENDED = Pacing(QueryPacing.ON_DEMAND, 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "threshold", "recommended", "chosen"),
+    [
+        (None, None, None, Pacing(QueryPacing.CONTINUOUS, 10)),
+        (None, None, RECOMMENDED, RECOMMENDED),
+        (None, 7, None, Pacing(QueryPacing.ON_DEMAND, 7)),
+        (None, 7, RECOMMENDED, Pacing(QueryPacing.ON_DEMAND, 7)),
+        (None, 0, Pacing(QueryPacing.JUST_IN_TIME, 4), Pacing(QueryPacing.ON_DEMAND, 0)),
+        (QueryPacing.CONTINUOUS, None, RECOMMENDED, Pacing(QueryPacing.CONTINUOUS, 4)),
+        (QueryPacing.ON_DEMAND, None, None, Pacing(QueryPacing.ON_DEMAND, 10)),
+        (QueryPacing.ON_DEMAND, None, RECOMMENDED, RECOMMENDED),
+    ],
+)
+def test_what_is_asked_for_goes_before_what_is_recommended(
+    kind: QueryPacing | None, threshold: int | None, recommended: Pacing | None, chosen: Pacing
+) -> None:
+    assert chosen_pacing(kind, threshold, recommended) == chosen
 
 
 def test_continuous_always_queries() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from vla_simd_ros.control.query_timing import Pacing, QueryPacing
 from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.evaluation.execution import Delay, Execution, delay
 from vla_simd_ros.evaluation.world import EvaluationError
@@ -47,8 +48,25 @@ def test_a_robot_that_waits_executes_late_rows_from_the_first_one() -> None:
         ({"horizon": -1}, "horizon is -1 rows"),
         ({"threshold": -1}, "query threshold is -1 steps"),
         ({"mode": "synchronous", "threshold": 3}, "query threshold is 3 steps in synchronous execution"),
+        ({"mode": "synchronous", "pacing": QueryPacing.CONTINUOUS}, "query pacing is 'continuous'"),
     ],
 )
 def test_what_cannot_be_executed(settings: dict[str, object], message: str) -> None:
     with pytest.raises(EvaluationError, match=message):
         Execution(**settings)  # type: ignore[arg-type]
+
+
+def test_queries_start_as_is_asked_for_and_else_as_the_checkpoint_says() -> None:
+    recommended = Pacing(QueryPacing.ON_DEMAND, 4)
+    asked, paced = Execution("lagged", 3), Execution("lagged", 3, 4, pacing=QueryPacing.ON_DEMAND)
+    assert asked.paced(recommended) == paced
+    assert Execution().paced(None).asked_pacing.kind is QueryPacing.CONTINUOUS
+    steady = Execution(pacing=QueryPacing.CONTINUOUS)
+    assert steady.paced(recommended) == steady
+    assert Execution(threshold=0).paced(recommended).asked_pacing == Pacing(QueryPacing.ON_DEMAND, 0)
+
+
+def test_a_robot_that_waits_queries_when_no_row_is_left_whatever_is_recommended() -> None:
+    waiting = Execution("synchronous")
+    assert waiting.paced(Pacing(QueryPacing.ON_DEMAND, 4)) == waiting
+    assert waiting.asked_pacing == Pacing(QueryPacing.ON_DEMAND, 0)

@@ -6,6 +6,7 @@ import pytest
 from small_world import LEFT, RIGHT, BrokenPolicy, DeafPolicy, LinePolicy, LineWorld
 
 from vla_simd_ros import heartbeat
+from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.evaluation.episodes import plan, shuffled
 from vla_simd_ros.evaluation.execution import Delay, Execution
 from vla_simd_ros.evaluation.policy_pilot import PolicyPilot
@@ -62,6 +63,8 @@ def test_conditions_are_named_by_what_differs() -> None:
         "8 rows, back to back, delay 150 ms",
         "all rows, queried at 4, delay measured",
     ]
+    late = Condition("impact", "fp32", Execution("lagged", 8, None, Delay(150.0), QueryPacing.JUST_IN_TIME))
+    assert labels([fast, late]) == ["back to back", "queried just in time"]
     assert labels([Condition("expert"), Condition("expert", shuffled=True)]) == ["as they are", "shuffled"]
     assert str(fast) == "impact, fp32, lagged, 8 rows, back to back, delay 150 ms, as they are"
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.evaluation.execution import Delay, Execution
 from vla_simd_ros.evaluation.request import Request
 from vla_simd_ros.evaluation.through_nodes import NodeRequest, check, told, variations
 from vla_simd_ros.evaluation.world import EvaluationError
+from vla_simd_ros.sim.demo_policy import TRAINED
 
 TRUE = Delay(measured=True)
 REQUEST = Request(
@@ -27,10 +31,12 @@ REQUEST = Request(
     settings="default",
     changes={"threads": 1},
 )
+STEADY = Execution(delay=TRUE, pacing=QueryPacing.CONTINUOUS)
 
 
 def test_the_request_arrives_as_it_was_sent() -> None:
-    asked = NodeRequest(REQUEST, 128, 96, "/config", "/logs", "/results.json")
+    request = replace(REQUEST, executions=(*REQUEST.executions, STEADY))
+    asked = NodeRequest(request, 128, 96, "/config", "/logs", "/results.json")
     assert NodeRequest.from_json(asked.to_json()) == asked
 
 
@@ -56,9 +62,14 @@ def test_conditions_become_parameters() -> None:
     assert waiting.policy["window"] == 0
 
 
-def test_queries_back_to_back_are_the_nodes_continuous_pacing() -> None:
-    (found,) = variations(Request(checkpoints=("a",), executions=(Execution(delay=TRUE),)))
-    assert found.policy["query_pacing"] == "continuous"
+def test_queries_start_as_the_checkpoint_says_unless_asked_otherwise() -> None:
+    request = Request(checkpoints=("a", str(TRAINED)), executions=(Execution(delay=TRUE), STEADY))
+    found, *_ = paced = variations(request)
+    assert [(each.policy["query_pacing"], each.policy["query_threshold"]) for each in paced[:3]] == [
+        ("continuous", 10), ("continuous", 10), ("on_demand", 4)
+    ]  # fmt: skip
+    assert paced[3].policy["query_pacing"] == "continuous"
+    assert paced[2].condition.execution == Execution(delay=TRUE, threshold=4, pacing=QueryPacing.ON_DEMAND)
     assert not {"decoder", "sigma", "block"} & found.policy.keys(), "the node's own"
     assert told(found, shuffled=True).shuffled and not found.condition.shuffled
 

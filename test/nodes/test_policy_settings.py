@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from vla_simd_ros.checkpoints.execution import EXECUTION
+from vla_simd_ros.control.query_timing import Pacing, QueryPacing
 from vla_simd_ros.nodes.parameters import ParameterError
 from vla_simd_ros.nodes.policy_settings import PARAMETERS, checkpoint_named, load_options, settings_for
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
@@ -55,6 +59,19 @@ def test_a_delay_to_inject() -> None:
     delay = settings_for(values(inject_delay="fixed:200"), SPEC).inject_delay
     assert delay is not None
     assert delay.draw(np.random.default_rng(0), 2).tolist() == [0.2, 0.2]
+
+
+def test_queries_start_as_asked_and_else_as_the_checkpoint_says(tmp_path: Path) -> None:
+    assert settings_for(values(), SPEC).pacing == Pacing(QueryPacing.CONTINUOUS)
+    (tmp_path / EXECUTION).write_text(json.dumps({"query_pacing": "on_demand", "query_threshold": 4}))
+    given = {"checkpoint": str(tmp_path)}
+    assert settings_for(values(**given), SPEC).pacing == Pacing(QueryPacing.ON_DEMAND, 4)
+    steady = values(**given, query_pacing="continuous")
+    assert settings_for(steady, SPEC).pacing.kind is QueryPacing.CONTINUOUS
+    assert settings_for(values(**given, query_threshold=0), SPEC).pacing == Pacing(QueryPacing.ON_DEMAND, 0)
+    (tmp_path / EXECUTION).write_text(json.dumps({"query_pacing": "often"}))
+    with pytest.raises(ParameterError, match=r"checkpoint: .*execution\.json: query_pacing is 'often'"):
+        settings_for(values(**given), SPEC)
 
 
 def test_columns_that_are_no_joints_keep_their_units() -> None:

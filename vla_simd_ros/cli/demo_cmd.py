@@ -25,7 +25,6 @@ from vla_simd_ros.sim.demo_policy import (
     SEED,
     TRAINED,
     TRAINED_NOTE,
-    TRAINED_PARAMETERS,
     image_size,
     random_checkpoint,
 )
@@ -211,12 +210,12 @@ def _transport_settings(args: argparse.Namespace) -> dict[str, Any]:
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """What `demo_main` reads; checks the checkpoint against the simulated robot."""
     study = _study(args)
-    folder, note, policy_parameters = _policy(args, bool(study))
+    folder, note = _policy(args, bool(study))
     checkpoint = load_checkpoint(folder)
     width, height = image_size(checkpoint)
     parameters: dict[str, dict[str, str]] = {name: {} for name in _NODES}
     parameters["robot_sim_node"] = {"image_width": str(width), "image_height": str(height)}
-    parameters["policy_node"] = {**policy_parameters, "checkpoint": str(folder)}
+    parameters["policy_node"] = {"checkpoint": str(folder)}
     check_sampling(define_policy(checkpoint), args.num_steps, args.seed)
     if args.threads is not None:
         parameters["policy_node"]["suffix_threads" if args.hybrid else "threads"] = str(args.threads)
@@ -245,25 +244,25 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _policy(args: argparse.Namespace, study: bool) -> tuple[Path, str, dict[str, str]]:
-    """The folder of the policy; where it is not the user's, what to tell about it; and its node's parameters.
+def _policy(args: argparse.Namespace, study: bool) -> tuple[Path, str]:
+    """The folder of the policy, and, where it is not the user's, what to tell about it.
 
     Studies are of timing, which is that of a random policy as well.
     """
     if args.checkpoint is not None:
         if args.small or args.full:
             raise DemoUnavailable("--small and --full are for random policies, not for --checkpoint")
-        return Path(args.checkpoint).resolve(), "", {}
+        return Path(args.checkpoint).resolve(), ""
     if not (study or args.hybrid or args.policy or args.small or args.full):
         _say(f"policy: {TRAINED_NOTE}")
-        return TRAINED, TRAINED_NOTE, TRAINED_PARAMETERS
+        return TRAINED, TRAINED_NOTE
     policy = args.policy or _RANDOM
     small = args.small or (not args.full and (study or policy not in FULL_SIZE))
     folder = random_checkpoint(_say, policy, small)
     size = "small" if small else "full-size"
     note = f"{size} random, untrained {policy} (seed {SEED}): the arm moves without purpose"
     _say(f"policy: {note}")
-    return folder, note, {}
+    return folder, note
 
 
 def _say(text: str) -> None:

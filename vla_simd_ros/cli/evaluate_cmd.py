@@ -18,6 +18,7 @@ from vla_simd_ros.cli.arguments import (
     setting_changes,
 )
 from vla_simd_ros.cli.node_process import SIMULATED, become, require
+from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.evaluation.episodes import FIRST_SEED
 from vla_simd_ros.evaluation.execution import MEASURED, MODES, SYNCHRONOUS, Execution, delay
 from vla_simd_ros.evaluation.libero_world import STATES_PER_TASK, SUITES
@@ -118,10 +119,18 @@ def _add_execution(group: Any) -> None:
         f"{MEASURED}+MS (default: {MEASURED}; of LIBERO: 0)",
     )
     group.add_argument(
+        "--query-pacing",
+        type=QueryPacing,
+        choices=list(QueryPacing),
+        metavar="WHEN",
+        help=f"when queries start: {', '.join(QueryPacing)} (default: as the checkpoint says, else "
+        f"{QueryPacing.CONTINUOUS.value})",
+    )
+    group.add_argument(
         "--query-threshold",
         type=int,
         metavar="STEPS",
-        help="query only when no more control steps than these have a row (default: back to back)",
+        help="query only when no more control steps than these have a row: on_demand",
     )
     group.add_argument(
         "--ros",
@@ -194,7 +203,9 @@ def _executions(args: argparse.Namespace) -> tuple[Execution, ...]:
     modes = _list(args.mode or (SYNCHRONOUS if libero else Execution().mode))
     delays = [delay(text) for text in _list(args.delays or ("0" if libero else MEASURED))]
     return tuple(
-        Execution(mode, horizon, args.query_threshold if mode != SYNCHRONOUS else None, late)
+        Execution(mode, horizon, None, late)
+        if mode == SYNCHRONOUS
+        else Execution(mode, horizon, args.query_threshold, late, args.query_pacing)
         for mode, horizon, late in itertools.product(modes, _horizons(args.horizon), delays)
     )
 

@@ -25,6 +25,29 @@ class QueryPacing(str, enum.Enum):
     """As late as the measured delays still let the chunk arrive before the last usable row."""
 
 
+DEFAULT_THRESHOLD = 10
+"""Control steps of on_demand, where nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Pacing:
+    """When queries start; ``threshold`` are the control steps of on_demand."""
+
+    kind: QueryPacing = QueryPacing.CONTINUOUS
+    threshold: int = DEFAULT_THRESHOLD
+
+
+def chosen_pacing(kind: QueryPacing | None, threshold: int | None, recommended: Pacing | None) -> Pacing:
+    """What is asked for, and for the rest what a policy's makers recommend.
+
+    A threshold alone asks for on_demand. Without any word on it queries are continuous.
+    """
+    said = recommended or Pacing()
+    if kind is None:
+        kind = said.kind if threshold is None else QueryPacing.ON_DEMAND
+    return Pacing(kind, said.threshold if threshold is None else threshold)
+
+
 @dataclass(frozen=True)
 class Moment:
     """What is known when an observation could be used; times in nanoseconds on one clock.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vla_simd_ros.control.blending import Replace
 from vla_simd_ros.control.control_loop import LoopConfig, Starvation
 from vla_simd_ros.control.query_pacer import QueryPacer
-from vla_simd_ros.control.query_timing import QueryPacing
+from vla_simd_ros.control.query_timing import Pacing, QueryPacing, chosen_pacing
 from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.evaluation.world import Actions, EvaluationError
 from vla_simd_ros.policies.base import PolicySpec
@@ -71,18 +71,19 @@ class Execution:
     """Settings of one condition.
 
     ``mode`` is one of `MODES`; ``horizon`` the rows of each chunk that may be executed, 0 for as many as the
-    checkpoint says. Queries follow each other without a pause, or start when no more than ``threshold``
-    control steps have a row; in synchronous execution, when none has.
+    checkpoint says. ``pacing`` and ``threshold`` say when queries start, what is None as the checkpoint
+    says (`paced`); in synchronous execution they start when no control step has a row.
 
     Raises:
-        EvaluationError: an unknown mode, a horizon or threshold below 0, or a threshold where queries wait
-            for the end of the rows.
+        EvaluationError: an unknown mode, a horizon or threshold below 0, or a pacing where queries wait for
+            the end of the rows.
     """
 
     mode: str = Mode.TIME_ALIGNED.value
     horizon: int = 0
     threshold: int | None = None
     delay: Delay = field(default_factory=Delay)
+    pacing: QueryPacing | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -94,18 +95,33 @@ class Execution:
                 f"query threshold is {self.threshold} steps in {self.mode} execution, expected 0 or more, "
                 f"and none in {SYNCHRONOUS} execution"
             )
+        if self.pacing is not None and self.mode == SYNCHRONOUS:
+            raise EvaluationError(f"query pacing is '{self.pacing.value}', expected none in {SYNCHRONOUS}")
 
     @property
     def timeline_mode(self) -> Mode:
         """How the chunk executor is to treat late rows."""
         return Mode.LAGGED if self.mode == SYNCHRONOUS else Mode(self.mode)
 
+    @property
+    def asked_pacing(self) -> Pacing:
+        """When queries start; what has not been said is the default."""
+        if self.mode == SYNCHRONOUS:
+            return Pacing(QueryPacing.ON_DEMAND, 0)
+        return chosen_pacing(self.pacing, self.threshold, None)
+
+    def paced(self, recommended: Pacing | None) -> Execution:
+        """The same, with all said of when queries start: what is not asked for is as recommended."""
+        if self.mode == SYNCHRONOUS:
+            return self
+        chosen = chosen_pacing(self.pacing, self.threshold, recommended)
+        threshold = chosen.threshold if chosen.kind is QueryPacing.ON_DEMAND else None
+        return replace(self, pacing=chosen.kind, threshold=threshold)
+
     def pacer(self) -> QueryPacer:
         """Says when the policy is to be queried."""
-        threshold = 0 if self.mode == SYNCHRONOUS else self.threshold
-        if threshold is None:
-            return QueryPacer(QueryPacing.CONTINUOUS, 0)
-        return QueryPacer(QueryPacing.ON_DEMAND, threshold)
+        asked = self.asked_pacing
+        return QueryPacer(asked.kind, asked.threshold)
 
     def window(self, spec: PolicySpec) -> int:
         """Rows of a policy's chunk that may be executed.

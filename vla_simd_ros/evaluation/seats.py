@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
+from vla_simd_ros.checkpoints.execution import recommended_pacing
 from vla_simd_ros.evaluation.libero_world import LiberoWorld
 from vla_simd_ros.evaluation.pilot import Pilot
 from vla_simd_ros.evaluation.policy_pilot import PolicyPilot
@@ -78,6 +79,8 @@ def _expert() -> Iterator[Seat]:
 @contextmanager
 def _policy(request: Request, folder: str, groups: str, say: Say) -> Iterator[Seat]:
     checkpoint = load_checkpoint(folder)
+    recommended = recommended_pacing(checkpoint.folder)
+    executions = tuple(execution.paced(recommended) for execution in request.executions)
     chosen = resolve(request.settings, checkpoint, request.changes, groups)
     with closing(_world(request.world, checkpoint)) as world:
         # What does not fit is said before anything is loaded.
@@ -88,7 +91,7 @@ def _policy(request: Request, folder: str, groups: str, say: Say) -> Iterator[Se
         with closing(policy):
             arithmetic = f"{INT8} ({', '.join(policy.int8)})" if policy.int8 else FP32
             say(f"{folder}: {policy.name}, {arithmetic}, {policy.isa}, {policy.threads} threads")
-            yield Seat(world, _pilots(request, Path(folder).name, policy))
+            yield Seat(world, _pilots(replace(request, executions=executions), Path(folder).name, policy))
 
 
 def _pilots(request: Request, name: str, policy: Policy) -> list[tuple[Condition, Pilot[Any]]]:

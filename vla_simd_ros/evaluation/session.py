@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.decoding.decoders import DecoderOptions
-from vla_simd_ros.evaluation.execution import Execution
+from vla_simd_ros.evaluation.execution import SYNCHRONOUS, Execution
 from vla_simd_ros.evaluation.intervals import Proportion, wilson
 from vla_simd_ros.evaluation.pilot import Pilot
 from vla_simd_ros.evaluation.rollout import Result, run_episode
@@ -40,20 +41,26 @@ class Condition:
         if self.execution is None:
             return self.pilot, self.arithmetic, decoder, "", "", "", "", told
         horizon = f"{self.execution.horizon} rows" if self.execution.horizon else "all rows"
-        threshold = self.execution.threshold
         return (
             self.pilot,
             self.arithmetic,
             decoder,
             self.execution.mode,
             horizon,
-            "back to back" if threshold is None else f"queried at {threshold}",
+            _paced(self.execution),
             f"delay {self.execution.delay}",
             told,
         )
 
     def __str__(self) -> str:
         return ", ".join(filter(None, self.parts))
+
+
+def _paced(execution: Execution) -> str:
+    asked = execution.asked_pacing
+    if execution.mode == SYNCHRONOUS or asked.kind is QueryPacing.CONTINUOUS:
+        return "back to back"
+    return f"queried at {asked.threshold}" if asked.kind is QueryPacing.ON_DEMAND else "queried just in time"
 
 
 def labels(conditions: Sequence[Condition]) -> list[str]:

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from vla_simd_ros.checkpoints.execution import recommended_pacing
 from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.decoding.decoders import DecoderOptions
-from vla_simd_ros.evaluation.execution import SYNCHRONOUS, Delay, Execution
+from vla_simd_ros.evaluation.execution import Delay, Execution
 from vla_simd_ros.evaluation.request import TASK, Request
 from vla_simd_ros.evaluation.session import Condition
 from vla_simd_ros.evaluation.world import EvaluationError
@@ -41,12 +42,15 @@ class NodeRequest:
         """The inverse of :meth:`to_json`."""
         values = json.loads(text)
         asked = values.pop("request")
-        executions = tuple(
-            Execution(**{**each, "delay": Delay(**each["delay"])}) for each in asked.pop("executions")
-        )
+        executions = tuple(_execution(each) for each in asked.pop("executions"))
         decoders = tuple(DecoderOptions(**each) for each in asked.pop("decoders"))
         lists = {name: tuple(asked.pop(name)) for name in ("checkpoints", "arithmetics", "instructions")}
         return cls(Request(**{**asked, **lists, "executions": executions, "decoders": decoders}), **values)
+
+
+def _execution(values: Mapping[str, Any]) -> Execution:
+    pacing = values["pacing"] and QueryPacing(values["pacing"])
+    return Execution(**{**values, "delay": Delay(**values["delay"]), "pacing": pacing})
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,9 @@ def variations(request: Request) -> list[Variation]:
     ]
 
 
-def _variation(folder: str, groups: str, decoder: DecoderOptions, execution: Execution) -> Variation:
-    added = execution.delay.milliseconds
-    threshold = 0 if execution.mode == SYNCHRONOUS else execution.threshold
-    pacing = QueryPacing.CONTINUOUS if threshold is None else QueryPacing.ON_DEMAND
+def _variation(folder: str, groups: str, decoder: DecoderOptions, asked: Execution) -> Variation:
+    execution = asked.paced(recommended_pacing(Path(folder)))
+    added, pacing = execution.delay.milliseconds, execution.asked_pacing
     return Variation(
         Condition(
             Path(folder).name,
@@ -98,8 +101,8 @@ def _variation(folder: str, groups: str, decoder: DecoderOptions, execution: Exe
             "int8": groups,
             "window": execution.horizon,
             "inject_delay": f"fixed:{added:g}" if added else "",
-            "query_pacing": pacing.value,
-            "query_threshold": threshold or 0,
+            "query_pacing": pacing.kind.value,
+            "query_threshold": pacing.threshold,
             **decoder.changed,
         },
         executor={"mode": execution.timeline_mode.value},

@@ -91,7 +91,7 @@ class PolicyPipeline:
         self._instruction = instruction
         self._sampling = sampling
         self._supply = SupplyWatch(1.0 / settings.step_period, settings.window, sampling.iterates)
-        self._pacer = QueryPacer(settings.pacing, settings.query_threshold)
+        self._pacer = QueryPacer(settings.pacing.kind, settings.pacing.threshold)
         self._observations = Observations(settings, policy.spec, self._offer, self._warn)
         self._runner = PolicyRunner(
             policy,
@@ -131,7 +131,7 @@ class PolicyPipeline:
             self._subscribe_state(),
             *subscribe_latched(node, String, "instruction", self._on_instruction),
         ]
-        if self._settings.pacing is not QueryPacing.CONTINUOUS:
+        if self._settings.pacing.kind is not QueryPacing.CONTINUOUS:
             self._subscriptions.append(
                 node.create_subscription(ExecutorState, "executor_state", self._on_executor_state, qos.STATE)
             )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from vla_simd_ros.checkpoints.errors import CheckpointError
+from vla_simd_ros.checkpoints.execution import recommended_pacing
 from vla_simd_ros.control import so101
 from vla_simd_ros.control.chunk import LONGEST_STEP_S, NANOSECONDS
 from vla_simd_ros.control.delay_distribution import FORMS, DelayDistribution, delay_distribution
-from vla_simd_ros.control.query_timing import QueryPacing
+from vla_simd_ros.control.query_timing import DEFAULT_THRESHOLD, Pacing, QueryPacing, chosen_pacing
 from vla_simd_ros.control.schedule import SupplyError
 from vla_simd_ros.control.units import UNITS, JointUnits
 from vla_simd_ros.executors.settings import EngineSettings, settings
@@ -118,13 +121,19 @@ QUERY_PARAMETERS = [
     *SAMPLING_PARAMETERS,
     Param(
         "query_pacing",
-        QueryPacing.CONTINUOUS.value,
+        "",
         "When queries start. continuous: back to back. on_demand: when at most query_threshold control steps "
         "have a row left. just_in_time: as late as the longest recent delay lets the next chunk be in time. "
-        "The last two follow the executor's reports on executor_state; until one arrives, back to back.",
-        choices=tuple(pacing.value for pacing in QueryPacing),
+        "The last two follow the executor's reports on executor_state; until one arrives, back to back. "
+        "Empty: as the checkpoint says, else on_demand where query_threshold is given, else continuous.",
+        choices=("", *(pacing.value for pacing in QueryPacing)),
     ),
-    Param("query_threshold", 10, "Control steps of on_demand.", minimum=0),
+    Param(
+        "query_threshold",
+        -1,
+        f"Control steps of on_demand; -1: as the checkpoint says, else {DEFAULT_THRESHOLD}.",
+        minimum=-1,
+    ),
     Param(
         "sync_slop",
         0.02,
@@ -236,8 +245,7 @@ class PolicySettings:
     action_units: JointUnits
     step_period: float
     window: int
-    pacing: QueryPacing
-    query_threshold: int
+    pacing: Pacing
     sync_slop: float
     history_tolerance_ns: int
     stamp_tolerance_ns: int
@@ -301,8 +309,7 @@ def settings_for(values: Mapping[str, Any], spec: PolicySpec) -> PolicySettings:
         action_units=_units(values, joints, names),
         step_period=values["step_period"],
         window=window,
-        pacing=QueryPacing(values["query_pacing"]),
-        query_threshold=values["query_threshold"],
+        pacing=_pacing(values),
         sync_slop=values["sync_slop"],
         history_tolerance_ns=_ns(values["history_tolerance"] or values["step_period"] / 2),
         stamp_tolerance_ns=_ns(values["stamp_tolerance"]),
@@ -313,6 +320,16 @@ def settings_for(values: Mapping[str, Any], spec: PolicySpec) -> PolicySettings:
         joint_timeout_ns=_ns(values["joint_timeout"]),
         inject_delay=_delay(values["inject_delay"]),
     )
+
+
+def _pacing(values: Mapping[str, Any]) -> Pacing:
+    kind = QueryPacing(values["query_pacing"]) if values["query_pacing"] else None
+    threshold = values["query_threshold"] if values["query_threshold"] >= 0 else None
+    try:
+        recommended = recommended_pacing(Path(values["checkpoint"])) if values["checkpoint"] else None
+    except CheckpointError as error:
+        raise ParameterError(f"checkpoint: {error}") from None
+    return chosen_pacing(kind, threshold, recommended)
 
 
 def _delay(text: str) -> DelayDistribution | None:

@@ -21,8 +21,6 @@ SEED = 0
 TRAINED = Path(__file__).parent / "demo_impact"
 """The policy that comes with this package."""
 TRAINED_NOTE = "small IMPACT, trained on demonstrations of the simulated tasks: put a cube on a pad"
-TRAINED_PARAMETERS = {"query_pacing": "on_demand", "query_threshold": "4"}
-"""How the policy node runs it: most of a chunk is executed, as in training it is followed to its end."""
 FULL_SIZE = ("impact", "act")
 """The policies that run in full size unless asked otherwise: a common machine is fast enough for them."""
 
