@@ -99,3 +99,31 @@ def test_action_tokens_need_an_encoder_or_a_teacher(
 def test_settings_of_distillation_are_part_of_the_recipe() -> None:
     args = parse("impact_tokens", "--data", "d", "--out", "o", "--distill", "t", "--omega", "2")
     assert train_cmd.asked_recipe(args) == {"omega": 2.0}
+
+
+@pytest.mark.needs_torch
+def test_a_run_is_held_beside_an_earlier_one_of_the_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'vla_simd_ros[dataset]'")
+    write_dataset(tmp_path / "data")
+    sizes = {"backbone_width": 8, "dim_model": 16, "n_heads": 2, "dim_feedforward": 16, "chunk_size": 3}
+    layers = dict.fromkeys(("n_encoder_layers", "n_decoder_layers", "n_vae_encoder_layers"), 1)
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text(json.dumps({"settings": {**sizes, **layers}}))
+
+    def train(name: str, *more: str) -> int:
+        own = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / name), "--config", str(recipe)]
+        return main(["train", "act", *own, "--steps", "4", "--batch-size", "4", "--log-every", "2", *more])
+
+    assert train("first", "--query-threshold", "2") == 0
+    first = tmp_path / "first"
+    written = json.loads((first / "pretrained_model" / "execution.json").read_text())
+    assert written == {"query_pacing": "on_demand", "query_threshold": 2}
+    # The log that went out with the policy is what is followed.
+    log = first / "pretrained_model" / "log.csv"
+    assert log.read_text() == (first / "log.csv").read_text()
+    assert train("again", "--follow", str(log), "--threads", "1") == 0
+    assert "4 of 4 losses within 15% of the earlier run" in capsys.readouterr().out
+    assert not (tmp_path / "again" / "pretrained_model" / "execution.json").exists()
+    assert train("other", "--lr", "0.1", "--follow", str(log), "--follow-within", "0.01") == 1

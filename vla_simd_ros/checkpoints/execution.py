@@ -20,9 +20,11 @@ def recommended_pacing(folder: Path) -> Pacing | None:
     Raises `CheckpointError` for a file that says something else.
     """
     path = folder / EXECUTION
-    if not path.is_file():
-        return None
-    content = json_file.read_json_object(path)
+    return pacing_from(json_file.read_json_object(path), path) if path.is_file() else None
+
+
+def pacing_from(content: Mapping[str, Any], path: Path) -> Pacing | None:
+    """From the content of such a file, which ``path`` names for errors."""
     if unknown := sorted(set(content) - {_PACING, _THRESHOLD}):
         raise CheckpointError(f"{path}: unknown field '{unknown[0]}', expected {_PACING} and {_THRESHOLD}")
     if _PACING not in content:
@@ -30,8 +32,7 @@ def recommended_pacing(folder: Path) -> Pacing | None:
     said, known = json_file.field(content, _PACING, str, path), [each.value for each in QueryPacing]
     if said not in known:
         raise CheckpointError(f"{path}: {_PACING} is '{said}', expected one of {', '.join(known)}")
-    content.setdefault(_THRESHOLD, DEFAULT_THRESHOLD)
-    threshold = json_file.field(content, _THRESHOLD, int, path)
+    threshold = json_file.field({_THRESHOLD: DEFAULT_THRESHOLD, **content}, _THRESHOLD, int, path)
     if threshold < 0:
         raise CheckpointError(f"{path}: {_THRESHOLD} is {threshold} control steps, expected 0 or more")
     return Pacing(QueryPacing(said), threshold)

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vla_simd_ros.checkpoints.execution import pacing_from
 from vla_simd_ros.cli.make_checkpoint_cmd import image_size, setting
+from vla_simd_ros.control.query_timing import Pacing, QueryPacing, chosen_pacing
 from vla_simd_ros.training.recipe import RecipeError
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ _TOKEN_RECIPE = {
 }
 _LOG_EVERY = 500
 _SAVE_EVERY_S = 180.0
+_FOLLOW_WITHIN = 0.15
+_DIFFERENT = 1
 
 
 def add_parser(commands: Any) -> None:
@@ -94,6 +98,7 @@ def add_parser(commands: Any) -> None:
     )
     _add_token_options(parser)
     parser.add_argument("--cache", type=Path, metavar="DIR", help="decoded frames (default: in --out)")
+    _add_pacing(parser)
     parser.add_argument("--device", default="cpu", help="PyTorch's name of it: cpu, cuda (default: cpu)")
     parser.add_argument(
         "--threads",
@@ -110,6 +115,37 @@ def add_parser(commands: Any) -> None:
         default=_SAVE_EVERY_S,
         metavar="S",
         help=f"seconds (default: {_SAVE_EVERY_S:g})",
+    )
+    parser.add_argument(
+        "--follow",
+        type=Path,
+        metavar="FILE",
+        help="log.csv of an earlier run of the recipe: tell its losses beside this one's; status 1 where "
+        "they differ",
+    )
+    parser.add_argument(
+        "--follow-within",
+        type=float,
+        default=_FOLLOW_WITHIN,
+        metavar="SHARE",
+        help=f"how much losses may differ (default: {_FOLLOW_WITHIN:g})",
+    )
+
+
+def _add_pacing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--query-pacing",
+        type=QueryPacing,
+        choices=list(QueryPacing),
+        metavar="WHEN",
+        help=f"when the policy wants to be queried: {', '.join(QueryPacing)}; kept with it (default: nothing "
+        "is said)",
+    )
+    parser.add_argument(
+        "--query-threshold",
+        type=int,
+        metavar="STEPS",
+        help="when no more control steps than these have a row: on_demand",
     )
 
 
@@ -143,10 +179,14 @@ def run(args: argparse.Namespace) -> int:
     # SIGINT too: a process started in the background of a script ignores it otherwise.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    if args.follow:
+        from vla_simd_ros.training.followed import read_losses
+
+        read_losses(args.follow)  # before an hour of training, not after it
     session = _tokens_session(args) if args.policy == TOKENS else _session(args)
     folder = session.train(log_every=args.log_every, save_every_s=args.save_every)
     _say(f"{folder}: {args.policy} after {session.steps_taken} steps")
-    return 0
+    return _follow(args) if args.follow else 0
 
 
 def _session(args: argparse.Namespace) -> Run:
@@ -168,6 +208,7 @@ def _session(args: argparse.Namespace) -> Run:
         cache=args.cache,
         resume=args.resume,
         device=args.device,
+        pacing=asked_pacing(args, given),
     )
     return Session(request, _say)
 
@@ -194,6 +235,7 @@ def _tokens_session(args: argparse.Namespace) -> Run:
         cache=args.cache,
         resume=args.resume,
         device=args.device,
+        pacing=asked_pacing(args, given),
         threads=args.threads,
         share_weights=args.share_weights,
     )
@@ -207,12 +249,31 @@ def _dataset(args: argparse.Namespace) -> Frames:
     return Several([open_dataset(folder) for folder in args.data])
 
 
+def _follow(args: argparse.Namespace) -> int:
+    """Say how the losses of this run and the earlier one compare; 0 where they are alike."""
+    from vla_simd_ros.training.followed import followed
+    from vla_simd_ros.training.trainer import LOG_FILE
+
+    found = followed(args.out / LOG_FILE, args.follow)
+    alike = sum(abs(each.difference) <= args.follow_within for each in found)
+    _say("\n".join([f"samples, loss, here, in {args.follow}", *map(str, found)]))
+    _say(f"{alike} of {len(found)} losses within {args.follow_within:.0%} of the earlier run")
+    return 0 if alike == len(found) else _DIFFERENT
+
+
 def _given(path: Path | None) -> Mapping[str, Any]:
     if path is None:
         return {}
     from vla_simd_ros.checkpoints.json_file import read_json_object
 
     return read_json_object(path)
+
+
+def asked_pacing(args: argparse.Namespace, given: Mapping[str, Any]) -> Pacing | None:
+    """What is asked for, else what the other run's settings have; None for neither."""
+    if args.query_pacing is None and args.query_threshold is None:
+        return pacing_from(given.get("execution", {}), args.config)
+    return chosen_pacing(args.query_pacing, args.query_threshold, None)
 
 
 def asked_recipe(args: argparse.Namespace) -> dict[str, Any]:

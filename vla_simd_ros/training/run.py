@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from vla_simd_ros.checkpoints.execution import EXECUTION, execution_file, pacing_from
+from vla_simd_ros.control.query_timing import Pacing
 from vla_simd_ros.training.curve import CURVE, draw_curve
 from vla_simd_ros.training.export import PRETRAINED
 from vla_simd_ros.training.recipe import TRAIN_CONFIG, RecipeError
@@ -31,6 +33,17 @@ class Run(ABC):
     @abstractmethod
     def _write_policy(self, folder: Path, record: Mapping[str, Any]) -> None:
         """Replace ``folder`` by the policy as it is now."""
+
+    def _execution(self, asked: Pacing | None, earlier: Mapping[str, Any]) -> dict[str, Any]:
+        """What the policy is to say of its execution: as asked, or as the run to go on from has it."""
+        pacing = asked or pacing_from(earlier.get("execution", {}), self._folder / TRAIN_CONFIG)
+        return dict(execution_file(pacing)) if pacing else {}
+
+    def _told(self) -> dict[str, Path | dict[str, Any]]:
+        """Files that tell of the run in the policy's folder, by name: its log, and how it is to be executed."""
+        log, execution = self._folder / LOG_FILE, self._record["execution"]
+        files: dict[str, Path | dict[str, Any]] = {LOG_FILE: log} if log.is_file() else {}
+        return {**files, EXECUTION: execution} if execution else files
 
     def _begin(self, resume: bool) -> None:
         """Go on from the state in the folder, if asked to, and keep the record."""

@@ -19,6 +19,7 @@ from vla_simd_ros.checkpoints.synthesis.act import finished_act_config
 from vla_simd_ros.checkpoints.synthesis.folder import write_file
 from vla_simd_ros.checkpoints.synthesis.impact import impact_config
 from vla_simd_ros.checkpoints.tokenizer import load_tokenizer
+from vla_simd_ros.control.query_timing import Pacing
 from vla_simd_ros.training.batches import Batch, Batches
 from vla_simd_ros.training.demonstrations import (
     Demonstrations,
@@ -50,7 +51,10 @@ _OPTIMIZER = ("optimizer_lr", "optimizer_lr_backbone", "optimizer_weight_decay")
 
 @dataclass(frozen=True)
 class Request:
-    """What to train, on what, and where: ``settings`` of config.json, ``training`` of the recipe."""
+    """What to train, on what, and where: ``settings`` of config.json, ``training`` of the recipe.
+
+    ``pacing`` is when the trained policy wants to be queried, None where nothing is said of it.
+    """
 
     policy: str
     dataset: Frames
@@ -63,6 +67,7 @@ class Request:
     cache: Path | None = None
     resume: bool = False
     device: str = "cpu"
+    pacing: Pacing | None = None
 
 
 class Session(Run):
@@ -97,6 +102,7 @@ class Session(Run):
             "text_encoder": str(request.text_encoder) if request.text_encoder else None,
             "settings": settings,
             "training": asdict(self._recipe),
+            "execution": self._execution(request.pacing, earlier),
         }
         self._policy = self._make_policy(torch.device(request.device))
         self._trainer = self._make_trainer(data)
@@ -104,7 +110,7 @@ class Session(Run):
 
     def _write_policy(self, folder: Path, record: Mapping[str, Any]) -> None:
         files = dict(self._text.tokenizer_files) if self._text else {}
-        export_policy(folder, self._policy, self._config, self._statistics, files, record)
+        export_policy(folder, self._policy, self._config, self._statistics, {**files, **self._told()}, record)
 
     def _read_statistics(self, resume: bool, data: Demonstrations) -> dict[str, npt.NDArray[np.float32]]:
         """Those of the run's beginning: what was learned since holds in their units only."""

@@ -19,6 +19,7 @@ from vla_simd_ros.checkpoints.checkpoint import SHARED_WEIGHTS, shared_folder
 from vla_simd_ros.checkpoints.features import FeatureKind
 from vla_simd_ros.checkpoints.normalization import NormMode
 from vla_simd_ros.checkpoints.processors import read_statistics
+from vla_simd_ros.control.query_timing import Pacing
 from vla_simd_ros.inference import Policy
 from vla_simd_ros.training.batches import Batches
 from vla_simd_ros.training.demonstrations import (
@@ -71,7 +72,8 @@ class TokensRequest:
     ``source`` is a trained IMPACT, whose encoder is taken; or, with ``distill``, the action-token policy that
     is the teacher. ``settings`` are fields of config.json, ``training`` those of the recipe. A teacher's
     trajectories are kept in ``trajectories``, or in the run's own folder. ``threads`` are the engine's, with
-    which the teacher decodes. With ``share_weights`` the policy is stored without what ``source`` has.
+    which the teacher decodes; ``pacing`` is when the policy wants to be queried. With ``share_weights`` the
+    policy is stored without what ``source`` has.
     """
 
     source: Path
@@ -87,6 +89,7 @@ class TokensRequest:
     device: str = "cpu"
     threads: int | None = None
     share_weights: bool = False
+    pacing: Pacing | None = None
 
 
 class TokensSession(Run):
@@ -119,6 +122,7 @@ class TokensSession(Run):
             "frames": len(data.episode),
             "settings": settings,
             "training": asdict(self._recipe),
+            "execution": self._execution(request.pacing, earlier),
         }
         self._policy = self._make_policy(torch.device(request.device))
         encoded = self._encoded(data, cache)
@@ -126,7 +130,7 @@ class TokensSession(Run):
         self._begin(request.resume)
 
     def _write_policy(self, folder: Path, record: Mapping[str, Any]) -> None:
-        files = tokenizer_files(self._source.folder)
+        files = {**tokenizer_files(self._source.folder), **self._told()}
         export_policy(folder, self._policy, self._config, self._statistics, files, record, self._shared)
 
     def _demonstrations(self, dataset: Frames, cache: Path) -> Demonstrations:
