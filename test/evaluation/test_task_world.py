@@ -65,6 +65,23 @@ def test_the_expert_does_what_it_is_told_within_the_limits(world: TaskWorld) -> 
         assert np.abs(np.diff(commands, axis=0)).max() <= 2.0 * world.period_ns * 1e-9 + 1e-9
 
 
+def test_an_expert_that_gives_up_ends_the_episode_and_says_why(
+    world: TaskWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrange = world.scene.arrange
+
+    def far_away(seed: int) -> None:
+        arrange(seed)
+        snapshot = world.scene.robot.snapshot()
+        snapshot.cubes[:, :2] = [[0.45, 0.2], [0.45, 0.0], [0.45, -0.2]]
+        world.scene.robot.place(snapshot.positions, snapshot.cubes)
+
+    monkeypatch.setattr(world.scene, "arrange", far_away)
+    found = run_episode(world, ExpertPilot(), plan(1, INSTRUCTIONS)[0], task_limits(world.period_ns))
+    assert not found.success and found.steps < 60
+    assert found.failure == "the red cube is out of reach at (0.450, 0.200) m"
+
+
 def test_an_expert_without_time_fails(world: TaskWorld) -> None:
     episode = plan(1, INSTRUCTIONS)[0]
     found = run_episode(world, ExpertPilot(), episode, Limits(20))

@@ -103,6 +103,36 @@ def test_fetches_a_cube_that_was_taken_away(scene: TaskScene) -> None:
     assert len(commands) > 130
 
 
+def test_gives_up_a_cube_that_stays_out_of_reach_and_says_where_it_is(scene: TaskScene) -> None:
+    cubes = scene.robot.snapshot().cubes
+    cubes[0, :2] = 0.45, 0.05
+    scene.robot.place(scene.robot.snapshot().positions, cubes)
+    expert = Expert(scene, INSTRUCTIONS[0])
+    steps = 0
+    while not expert.given_up:
+        scene.robot.set_command(expert.command())
+        scene.robot.step(PERIOD)
+        steps += 1
+        assert steps <= 40, "it waits for ever"
+    assert steps == 30
+    assert expert.given_up == "the red cube is out of reach at (0.450, 0.050) m" and not expert.done
+
+
+def test_waits_for_a_cube_that_comes_back(scene: TaskScene) -> None:
+    inside = scene.robot.snapshot().cubes
+    outside = inside.copy()
+    outside[0, :2] = 0.45, 0.05
+    scene.robot.place(scene.robot.snapshot().positions, outside)
+
+    def bring_back(step: int, command: np.ndarray) -> np.ndarray:
+        if step == 25:
+            scene.robot.place(scene.robot.snapshot().positions, inside)
+        return command
+
+    solve(scene, INSTRUCTIONS[0], bring_back)
+    assert INSTRUCTIONS[0] in scene.achieved()
+
+
 def test_goes_on_with_a_cube_that_is_in_the_jaws(scene: TaskScene) -> None:
     expert = Expert(scene, INSTRUCTIONS[0])
     while scene.robot.snapshot().cubes[0, 2] < 0.04:

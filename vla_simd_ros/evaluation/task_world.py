@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from vla_simd_ros.control import so101
 from vla_simd_ros.control.control_loop import ActionKind
 from vla_simd_ros.control.limits import Limiter
-from vla_simd_ros.evaluation.pilot import Counts
+from vla_simd_ros.evaluation.pilot import Counts, PilotFailed
 from vla_simd_ros.evaluation.world import Actions, Episode, Picture, Vector
 from vla_simd_ros.observation import Observation
 from vla_simd_ros.sim.expert import Expert
@@ -99,8 +99,11 @@ class ExpertPilot:
         self._limiter.start(world.positions)
 
     def command(self, world: TaskWorld) -> Vector | None:
-        """What the expert would do, as far as the limits allow it."""
-        return self._limiter.step(self._expert.command()).command
+        """What the expert would do, as far as the limits allow it. Raises PilotFailed if it gives up."""
+        wanted = self._expert.command()
+        if self._expert.given_up:
+            raise PilotFailed(self._expert.given_up)
+        return self._limiter.step(wanted).command
 
     def counts(self) -> Counts:
         """It asks no policy."""

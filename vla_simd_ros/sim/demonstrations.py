@@ -88,7 +88,7 @@ def demonstrate(
         action = expert.command()
         steps.append(Step(pictures, state, action))
         rest -= expert.done
-        if rest <= 0:
+        if rest <= 0 or expert.given_up:
             break
         _control(scene, np.clip(action + offset, LOWER, UPPER))
     return steps if rest <= 0 and instruction in scene.achieved() else None

@@ -38,6 +38,8 @@ _SPEED = np.array([1.8, 1.6, 1.6, 1.8, 1.8, 1.9])
 """Radians per second at most, by joint."""
 _ACCELERATION = 14.0
 """Radians per second squared at most."""
+_PATIENCE = round(1.0 * CONTROL_RATE)
+"""Control steps for which a cube may be where the gripper cannot get: it may still be moving."""
 _SETTLING = 0.12
 """Seconds: close to a target the distance to it shrinks by 1/e in this time."""
 
@@ -55,6 +57,7 @@ class _Stage(enum.Enum):
     RETURN = enum.auto()
 
 
+_FETCHING = (_Stage.APPROACH, _Stage.DESCEND, _Stage.GRASP)
 _HOLDING = (_Stage.LIFT, _Stage.CARRY, _Stage.LOWER)
 
 
@@ -74,13 +77,17 @@ class Expert:
         self._velocity = np.zeros(len(JOINT_NAMES))
         self._look()
         self._stage = self._first_stage()
+        self._beyond_reach = 0
         self.done = False
+        self.given_up = ""
+        """Why the instruction cannot be followed any more; empty while it can."""
 
     def command(self) -> Array:
         """[6] radians: the targets of the servos for the next control step."""
         self._look()
         self._stage = self._next_stage()
         self.done = self._stage is _Stage.RETURN and self._near(HOME, 0.03) and self._reached()
+        self._watch_reach()
         return self._towards(self._target())
 
     # --- what is the case -------------------------------------------------------------------------
@@ -106,6 +113,24 @@ class Expert:
     def _holds(self) -> bool:
         """Whether it is this cube."""
         return self._held() == self._cube
+
+    def _watch_reach(self) -> None:
+        """Give up a cube that stays where the gripper cannot get."""
+        out = self._stage in _FETCHING and not self._within_reach()
+        self._beyond_reach = self._beyond_reach + 1 if out else 0
+        if self._beyond_reach >= _PATIENCE:
+            name, (x, y) = self._goal.cube.name.replace("_", " "), self._place[:2]
+            self.given_up = f"the {name} is out of reach at ({x:.3f}, {y:.3f}) m"
+
+    def _within_reach(self) -> bool:
+        """Whether the gripper can be above the cube, and around it."""
+        x, y = self._place[:2]
+        try:
+            for height in (_HOVER, _GRASP + self._error[2]):
+                point_down_at((x, y, height), _BETWEEN, _OPEN)
+        except Unreachable:
+            return False
+        return True
 
     def _reached(self) -> bool:
         return self._instruction in self._scene.achieved()

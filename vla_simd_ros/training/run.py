@@ -40,7 +40,7 @@ class Run(ABC):
         return dict(execution_file(pacing)) if pacing else {}
 
     def _told(self) -> dict[str, Path | dict[str, Any]]:
-        """Files that tell of the run in the policy's folder, by name: its log, and how it is to be executed."""
+        """Files beside the policy that tell of the run, by name: its log, and how to execute it."""
         log, execution = self._folder / LOG_FILE, self._record["execution"]
         files: dict[str, Path | dict[str, Any]] = {LOG_FILE: log} if log.is_file() else {}
         return {**files, EXECUTION: execution} if execution else files
