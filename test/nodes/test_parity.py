@@ -14,7 +14,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import UInt64
 from trajectory_msgs.msg import JointTrajectory
-from vla_simd_ros.msg import ActionChunk, ExecutorState
+from vla_simd_ros.msg import ActionChunk, ControlStep, ExecutorState
 
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli.__main__ import main
@@ -81,6 +81,7 @@ class Stage:
         for kind, topic, profile in (
             (ActionChunk, "action_chunk", qos.STATE),
             (ExecutorState, "executor_state", qos.STATE),
+            (ControlStep, "control_step", qos.STATE),
             (JointTrajectory, "joint_trajectory", qos.STATE),
             (UInt64, "epoch", qos.LATCHED),
         ):
@@ -161,9 +162,13 @@ def test_nodes_and_library_agree_bit_for_bit(
     assert main(arguments) == 0, capsys.readouterr()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "chunks: 16 recorded, 16 made again, 16 of them the same bit for bit"
-    count = len(commands)
-    assert lines[1] == f"commands: {count} recorded, {count} the same bit for bit; they differ by 0 at most"
-    executing = [
-        each for each in stage.recorder.of("executor_state") if each.state == ExecutorState.EXECUTING
+    steps = stage.recorder.of("control_step")
+    assert [list(each.points[0].positions) for each in commands] == [
+        list(each.command) for each in steps if len(each.command)
     ]
-    assert lines[2] == f"executed rows: {len(executing)} of {len(executing)} reports name the same row"
+    count = len(steps)
+    assert lines[1] == (
+        f"control steps: {count} recorded, {len(commands)} with a command; {count} the same bit for bit, "
+        "commands differ by 0 at most"
+    )
+    assert lines[2:] == [f"executed rows: the same at {count} of {count} control steps"]

@@ -112,6 +112,12 @@ class Tick:
     command: Vector | None
     step: Step | None = None
 
+    @property
+    def row(self) -> Step | None:
+        """The row in force, None without one."""
+        held = self.step is not None and self.step.kind in (StepKind.ROW, StepKind.KEEP)
+        return self.step if held else None
+
 
 class ControlLoop:
     """Joins timeline, limits and watchdogs.
@@ -127,6 +133,8 @@ class ControlLoop:
         hold_requested: whether the hold service keeps the arm held.
         emergency: whether an emergency stop is in force.
         arrival: the chunk accepted last.
+        measured_ns: stamp of the newest joint state; 0: none.
+        chunk_publishers: how many publishers of chunks there are.
     """
 
     def __init__(self, config: LoopConfig) -> None:
@@ -146,9 +154,9 @@ class ControlLoop:
         self.emergency = False
         self.arrival = Arrival()
         self._unready = ""
-        self._publishers = 1
+        self.chunk_publishers = 1
         self._measured: Vector | None = None
-        self._measured_ns = 0
+        self.measured_ns = 0
         self._chunk_ns: int | None = None
         self._starved_since_ns: int | None = None
         self._stopped = False
@@ -170,7 +178,7 @@ class ControlLoop:
 
     def joint_state(self, positions: Vector, stamp_ns: int) -> None:
         """Take positions measured at ``stamp_ns``, in the order of the joints."""
-        self._measured, self._measured_ns = positions, stamp_ns
+        self._measured, self.measured_ns = positions, stamp_ns
 
     def start_epoch(self, epoch: int) -> None:
         """Drop the rows of the epoch before and hold until the first chunk of this one."""
@@ -189,7 +197,7 @@ class ControlLoop:
         """
         self.chunks_received += 1
         try:
-            if self._publishers > 1:
+            if self.chunk_publishers > 1:
                 raise ChunkRejected(RejectReason.SECOND_PUBLISHER, self._publisher_fault())
             chunk = check_content(raw, self._config.joints)
             self.timeline.add(chunk, now_ns)
@@ -222,7 +230,7 @@ class ControlLoop:
 
     def publishers(self, count: int) -> None:
         """Say how many publishers of chunks there are; more than one holds the arm."""
-        self._publishers = count
+        self.chunk_publishers = count
 
     def committed(self, now_ns: int) -> CommittedPrefix | None:
         """The rows that will have been executed before the chunk of a query that starts now can arrive.
@@ -247,7 +255,7 @@ class ControlLoop:
         self.timeline.clock_jumped()
         self.supply.interrupted()
         self.grid.reset()
-        self._measured = None
+        self._measured, self.measured_ns = None, 0
         self._chunk_ns = None
         self._starved_since_ns = None
         self._last_ns = None
@@ -295,12 +303,12 @@ class ControlLoop:
         config = self._config
         if self.hold_requested:
             return "held by the hold service"
-        if self._publishers > 1:
+        if self.chunk_publishers > 1:
             return self._publisher_fault()
         if self._unready:
             return self._unready
         if config.kind is ActionKind.POSITION and self._measured is not None:
-            silent_ns = now_ns - self._measured_ns
+            silent_ns = now_ns - self.measured_ns
             if silent_ns > config.joint_timeout_ns:
                 return _silence("joint state", silent_ns, config.joint_timeout_ns)
             if self._limiter.command is None:
@@ -312,7 +320,7 @@ class ControlLoop:
         return None
 
     def _publisher_fault(self) -> str:
-        return f"{self._publishers} publishers of action chunks, expected one"
+        return f"{self.chunk_publishers} publishers of action chunks, expected one"
 
     def _what_is_missing(self) -> str:
         if self.timeline.epoch is None:

@@ -43,6 +43,11 @@ class ControlGrid:
             self._start_ns -= early_ns
         return self._start_ns + slot * self._period_ns
 
+    @property
+    def time_ns(self) -> int:
+        """The nominal time of the last step; 0 before the first one."""
+        return 0 if self._start_ns is None else self._start_ns + self._slot * self._period_ns
+
     def until_next(self, now_ns: int) -> int:
         """Nanoseconds from ``now_ns`` to the time of the next step to do: 0 where it is overdue, and a period
         before the first step."""

@@ -34,6 +34,7 @@ from vla_simd_ros.nodes.latency_report import LatencyReport
 from vla_simd_ros.nodes.messages import committed_message, nanoseconds, raw_chunk
 from vla_simd_ros.nodes.outputs import OUTPUTS
 from vla_simd_ros.nodes.parameters import ParameterError
+from vla_simd_ros.nodes.step_record import StepRecord
 
 THROTTLE_S = 2.0
 BRAKING_S = 1.0
@@ -76,6 +77,7 @@ class ExecutorPipeline:
         self._output = output(node, settings.loop.joints, settings.loop.period_ns, settings.frame_id)
         self._states = node.create_publisher(ExecutorState, "executor_state", qos.STATE)
         self._latency = LatencyReport(node)
+        self._record = StepRecord(node)
         self._committed = node.create_publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
         self._chunks = node.create_subscription(ActionChunk, "action_chunk", self._on_chunk, qos.CHUNK)
         self._subscriptions = [
@@ -100,6 +102,7 @@ class ExecutorPipeline:
         """Start commanding: from the measured positions, with the next chunk."""
         self._schedule(self._settings.realtime_priority)
         self._loop.pause()
+        self._record.activated()
         self._active = True
 
     def deactivate(self) -> None:
@@ -141,6 +144,7 @@ class ExecutorPipeline:
         self._node.destroy_service(self._hold_service)
         self._node.destroy_publisher(self._states)
         self._latency.destroy()
+        self._record.destroy()
         self._node.destroy_publisher(self._committed)
         self._output.destroy()
         return True
@@ -173,6 +177,7 @@ class ExecutorPipeline:
         try:
             self._loop.chunk(raw_chunk(message), now_ns)
             self._latency.arrived(message, now_ns)
+            self._record.accepted(message.sequence, now_ns)
         except ChunkRejected as rejected:
             self._faults.last_chunk = str(rejected)
             self._error(f"chunk rejected ({rejected.reason.value}): {rejected}")
@@ -233,6 +238,7 @@ class ExecutorPipeline:
         if tick is None:
             return
         self._send(tick, now_ns)
+        self._record.stepped(self._loop, tick, now_ns)
         if tick.step is not None and tick.step.kind is StepKind.ROW:
             age_ms = (now_ns - tick.step.stamp_ns) * 1e-6
             self._executed = Executed(tick.step.row, tick.step.sequence, age_ms)

@@ -26,7 +26,7 @@ class Comparison:
     def same(self) -> bool:
         """Whether everything that could be compared is the same, and something could."""
         compared = [chunk for chunk in self.chunks if chunk.rows is not None]
-        commands = self.commands is None or self.commands.same == self.commands.recorded
+        commands = self.commands is None or self.commands.alike
         return bool(compared) and all(chunk.same for chunk in compared) and commands
 
 
@@ -49,7 +49,11 @@ def replay(
         raise BagError(f"{bag.path}: there is no chunk in the recording")
     commands = None
     if loop is not None:
-        rows = {int(chunk.message.sequence): chunk.rows for chunk in chunks if chunk.rows is not None}
+        rows = {
+            (int(chunk.message.epoch), int(chunk.message.sequence)): chunk.rows
+            for chunk in chunks
+            if chunk.rows is not None
+        }
         commands = replay_commands(bag, loop, rows)
     return Comparison(chunks, commands)
 
@@ -72,8 +76,12 @@ def in_words(comparison: Comparison) -> str:
     found = comparison.commands
     if found is not None:
         lines.append(
-            f"commands: {found.recorded} recorded, {found.same} the same bit for bit; "
-            f"they differ by {found.difference:.3g} at most"
+            f"control steps: {found.steps} recorded, {found.commands} with a command; {found.same} the same "
+            f"bit for bit, commands differ by {found.difference:.3g} at most"
         )
-        lines.append(f"executed rows: {found.same_rows} of {found.reports} reports name the same row")
+        lines.append(f"executed rows: the same at {found.same_rows} of {found.steps} control steps")
+        if found.missing:
+            lines.append(f"  {found.missing} chunks that were accepted are not recorded")
+        if not found.whole:
+            lines.append("  the recording begins in the middle of a run, whose earlier chunks it lacks")
     return "\n".join(lines)

@@ -1,12 +1,12 @@
-"""The executed rows of a recording made again: its chunks through the control loop, under its own clock.
+"""The executed rows of a recording made again: its chunks through the control loop, step by step.
 
-The control steps lie on the grid of the first recorded command; what was recorded up to a step comes before
-it. Live, the executor saw each message at another moment than the recorder, so a row can be off by a step
-there; with simulated time there is no such difference.
+Every recorded control step tells when it ran and what had come in before it. So the replay gives the control
+loop the same things between the same steps, whenever the recorder itself received them.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,145 +18,176 @@ import numpy.typing as npt
 from vla_simd_ros.control.chunk import ChunkRejected, RawChunk
 from vla_simd_ros.control.control_loop import ControlLoop, LoopConfig, Tick
 from vla_simd_ros.control.joint_buffer import JointStateError, select_joints
-from vla_simd_ros.control.timeline import StepKind
-from vla_simd_ros.recording.bag import Bag, BagError, Recorded
-from vla_simd_ros.recording.run import command_values, nanoseconds, state_name, topics
+from vla_simd_ros.recording.bag import Bag, BagError
+from vla_simd_ros.recording.run import nanoseconds, topics
+
+ChunkKey = tuple[int, int]
+"""Epoch and sequence number of a chunk."""
 
 
 @dataclass(frozen=True)
 class CommandComparison:
-    """Recorded and replayed commands and rows.
+    """Recorded and replayed control steps.
 
     Attributes:
-        recorded: commands in the recording.
-        same: those that the replay gives at the same control step, bit for bit.
-        difference: the largest difference of a value at the same step.
-        reports: executor states of the recording that name an executed row.
-        same_rows: those whose row and chunk the replay executes at the same step.
+        steps: control steps in the recording.
+        commands: those that gave a command.
+        same: steps that give the same command, bit for bit, or both none.
+        difference: the largest difference of a value of two commands.
+        same_rows: steps with the same row of the same chunk in force, or both with none.
+        missing: accepted chunks that are not recorded.
+        whole: the recording has the first control step of the run.
     """
 
-    recorded: int
+    steps: int
+    commands: int
     same: int
     difference: float
-    reports: int
     same_rows: int
+    missing: int
+    whole: bool
+
+    @property
+    def alike(self) -> bool:
+        """Whether every step is the same."""
+        return self.same == self.same_rows == self.steps
 
 
 def replay_commands(
-    bag: Bag, config: LoopConfig, rows: Mapping[int, npt.NDArray[np.float32]]
+    bag: Bag, config: LoopConfig, rows: Mapping[ChunkKey, npt.NDArray[np.float32]]
 ) -> CommandComparison:
     """Run the control loop on a recording.
 
     Args:
         bag: the recording.
         config: settings of the control loop.
-        rows: rows by sequence number, to be executed in place of those recorded.
+        rows: rows by chunk, to be executed in place of those recorded.
 
     Raises:
-        BagError: the recording lacks chunks, epochs or commands.
+        BagError: the recording lacks chunks or control steps.
     """
     present = topics(bag)
-    missing = [role for role in ("chunk", "epoch", "command") if role not in present]
+    missing = [role for role in ("chunk", "step") if role not in present]
     if missing:
-        raise BagError(f"{bag.path}: executed rows need {', '.join(missing)} in the recording")
-    roles = {present[role]: role for role in ("chunk", "epoch", "command", "joint_states", "state")
-             if role in present}  # fmt: skip
-    events = list(bag.messages(roles))
-    commands = [each for each in events if roles[each.topic] == "command"]
-    reports = [each for each in events if roles[each.topic] == "state"]
+        raise BagError(
+            f"{bag.path}: executed rows need {' and '.join(missing)} in the recording: "
+            "record action_chunk, control_step and joint_states"
+        )
+    roles = {present[role]: role for role in ("chunk", "step", "joint_states") if role in present}
     replay = _Replay(config, rows)
-    ticks = replay.run([(roles[each.topic], each) for each in events], commands[0].time_ns)
-    return _compare(commands, reports, ticks, config)
+    steps = []
+    for recorded in bag.messages(roles):
+        role, message = roles[recorded.topic], recorded.message
+        if role == "step":
+            steps.append(message)
+        else:
+            replay.know(role, message)
+    steps.sort(key=lambda step: nanoseconds(step.header.stamp))
+    # What was in execution before the recording began is not in it.
+    first = next((number for number, step in enumerate(steps) if step.first), 0)
+    ticks = [replay.step(step) for step in steps[first:]]
+    return _compare(steps[first:], ticks, replay.missing)
 
 
 class _Replay:
-    """Feeds a control loop."""
+    """Feeds a control loop with what each recorded step had been given."""
 
-    def __init__(self, config: LoopConfig, rows: Mapping[int, npt.NDArray[np.float32]]) -> None:
+    def __init__(self, config: LoopConfig, rows: Mapping[ChunkKey, npt.NDArray[np.float32]]) -> None:
         self._config = config
         self._rows = rows
         self._loop = ControlLoop(config)
+        self._chunks: defaultdict[int, list[RawChunk]] = defaultdict(list)
+        self._joints: dict[int, npt.NDArray[np.float64]] = {}
+        self._begun = False
+        self.missing = 0
+        """Accepted chunks that are not recorded."""
 
-    def run(self, events: Sequence[tuple[str, Recorded]], first_ns: int) -> dict[int, Tick]:
-        """The outcome of each control step, by its time."""
-        ticks: dict[int, Tick] = {}
-        next_ns = first_ns
-        for role, recorded in events:
-            while next_ns < recorded.time_ns:
-                self._step(next_ns, ticks)
-                next_ns += self._config.period_ns
-            self._take(role, recorded)
-        self._step(next_ns, ticks)
-        return ticks
+    def know(self, role: str, message: Any) -> None:
+        """A recorded chunk or joint state, for the step that was given it."""
+        if role == "chunk":
+            raw = self._raw(message)
+            self._chunks[raw.sequence].append(raw)
+            return
+        with suppress(JointStateError):
+            positions = select_joints(message.name, message.position, self._config.joints)
+            self._joints[nanoseconds(message.header.stamp)] = positions
 
-    def _step(self, time_ns: int, ticks: dict[int, Tick]) -> None:
-        tick = self._loop.tick(time_ns)
-        if tick is not None:
-            ticks[time_ns] = tick
+    def step(self, recorded: Any) -> Tick | None:
+        """Make a recorded control step again."""
+        loop = self._loop
+        if not self._begun:
+            # So that the grid of the control steps is the recorded one.
+            loop.grid.next(nanoseconds(recorded.time) - self._config.period_ns)
+            self._begun = True
+        if recorded.first:
+            loop.pause()
+        self._hold(recorded)
+        joints_ns = nanoseconds(recorded.joint_stamp)
+        if joints_ns in self._joints:
+            loop.joint_state(self._joints[joints_ns], joints_ns)
+        for sequence, arrival in zip(recorded.accepted, recorded.arrivals, strict=True):
+            self._accept(int(sequence), nanoseconds(arrival))
+        if recorded.epoch:
+            loop.start_epoch(int(recorded.epoch))
+        loop.publishers(int(recorded.publishers))
+        return loop.tick(nanoseconds(recorded.header.stamp))
 
-    def _take(self, role: str, recorded: Recorded) -> None:
-        message, now_ns = recorded.message, recorded.time_ns
-        if role == "epoch":
-            self._loop.start_epoch(int(message.data))
-        elif role == "chunk":
-            with suppress(ChunkRejected):  # as it was when it was recorded
-                self._loop.chunk(self._raw(message), now_ns)
-        elif role == "joint_states":
-            try:
-                positions = select_joints(message.name, message.position, self._config.joints)
-            except JointStateError:
-                return
-            self._loop.joint_state(positions, nanoseconds(message.header.stamp))
+    def _hold(self, recorded: Any) -> None:
+        if recorded.hold_requested != self._loop.hold_requested:
+            self._loop.hold(bool(recorded.hold_requested))
+        if recorded.emergency_stop != self._loop.emergency:
+            self._loop.emergency_stop(bool(recorded.emergency_stop))
+
+    def _accept(self, sequence: int, arrival_ns: int) -> None:
+        """A chunk that was accepted: of those of this number, after a restart of the policy, the newest."""
+        known = [chunk for chunk in self._chunks[sequence] if chunk.stamp_ns <= arrival_ns]
+        known = known or self._chunks[sequence]
+        if not known:
+            self.missing += 1
+            return
+        chunk = max(known, key=lambda each: each.stamp_ns)
+        # It was accepted, so its epoch had been announced, and there was one publisher.
+        self._loop.start_epoch(chunk.epoch)
+        self._loop.publishers(1)
+        with suppress(ChunkRejected):  # then the steps that follow are different
+            self._loop.chunk(chunk, arrival_ns)
 
     def _raw(self, message: Any) -> RawChunk:
-        sequence = int(message.sequence)
+        sequence, epoch = int(message.sequence), int(message.epoch)
         return RawChunk(
             stamp_ns=nanoseconds(message.header.stamp),
             sequence=sequence,
-            epoch=int(message.epoch),
+            epoch=epoch,
             action_names=list(message.action_names),
             step_period=float(message.step_period),
             horizon=int(message.horizon),
             window=int(message.window),
-            actions=self._rows.get(sequence, message.actions),
+            actions=self._rows.get((epoch, sequence), message.actions),
             query_ms=float(message.timing.total_ms),
             frozen=int(message.frozen),
         )
 
 
-def _compare(
-    commands: Sequence[Recorded], reports: Sequence[Recorded], ticks: Mapping[int, Tick], config: LoopConfig
-) -> CommandComparison:
-    steps = _Steps(ticks, config.period_ns)
-    same, difference = 0, 0.0
-    for recorded in commands:
-        names, values = command_values(recorded.message, config.joints)
-        by_name = dict(zip(names, values, strict=False))
-        given = np.array([by_name.get(joint, np.nan) for joint in config.joints])
-        tick = steps.near(recorded.time_ns)
-        if tick is None or tick.command is None:
-            continue
-        same += int(np.array_equal(given, tick.command))
-        difference = max(difference, float(np.max(np.abs(given - tick.command))))
-    executing = [each for each in reports if state_name(each.message) == "EXECUTING"]
-    same_rows = sum(_executes(steps.near(each.time_ns), each.message) for each in executing)
-    return CommandComparison(len(commands), same, difference, len(executing), same_rows)
+def _compare(steps: Sequence[Any], ticks: Sequence[Tick | None], missing: int) -> CommandComparison:
+    given = [np.asarray(step.command, np.float64) for step in steps]
+    pairs = list(zip(given, map(_command, ticks), strict=True))
+    differences = [np.max(np.abs(old - new)) for old, new in pairs if len(old) and len(new)]
+    rows = [((step.sequence, step.row), _row(tick)) for step, tick in zip(steps, ticks, strict=True)]
+    return CommandComparison(
+        steps=len(steps),
+        commands=sum(len(each) > 0 for each in given),
+        same=sum(np.array_equal(old, new) for old, new in pairs),
+        difference=float(max(differences, default=0.0)),
+        same_rows=sum(old == new for old, new in rows),
+        missing=missing,
+        whole=bool(steps) and bool(steps[0].first),
+    )
 
 
-def _executes(tick: Tick | None, report: Any) -> bool:
-    if tick is None or tick.step is None or tick.step.kind not in (StepKind.ROW, StepKind.KEEP):
-        return False
-    return (tick.step.sequence, tick.step.row) == (report.sequence, report.executed_row)
+def _command(tick: Tick | None) -> npt.NDArray[np.float64]:
+    return np.zeros(0) if tick is None or tick.command is None else tick.command
 
 
-class _Steps:
-    """Control steps by the time nearest to them."""
-
-    def __init__(self, ticks: Mapping[int, Tick], period_ns: int) -> None:
-        self._ticks = ticks
-        self._first_ns = min(ticks, default=0)
-        self._period_ns = period_ns
-
-    def near(self, time_ns: int) -> Tick | None:
-        slot = round((time_ns - self._first_ns) / self._period_ns)
-        return self._ticks.get(self._first_ns + slot * self._period_ns)
+def _row(tick: Tick | None) -> tuple[int, int]:
+    row = None if tick is None else tick.row
+    return (0, -1) if row is None else (row.sequence, row.row)

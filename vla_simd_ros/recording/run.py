@@ -21,6 +21,7 @@ from vla_simd_ros.nodes.demo_recording import (
 from vla_simd_ros.recording.bag import Bag, BagError, message_type
 
 CHUNK, TIMING = message_type("ActionChunk"), message_type("QueryTiming")
+STEP = message_type("ControlStep")
 STATE, BUDGET = message_type("ExecutorState"), message_type("LatencyBudget")
 IMAGES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
 JOINTS = "sensor_msgs/msg/JointState"
@@ -69,6 +70,7 @@ def topics(bag: Bag) -> dict[str, str]:
         "chunk": (CHUNK, ""),
         "timing": (TIMING, ""),
         "state": (STATE, ""),
+        "step": (STEP, ""),
         "budget": (BUDGET, ""),
         "joint_states": (JOINTS, "joint_states"),
         "instruction": (STRING, "instruction"),
