@@ -170,6 +170,27 @@ def test_an_interrupt_keeps_what_was_learned(request_: Request, monkeypatch: pyt
     assert any("from step 2" in line for line in said)
 
 
+@pytest.mark.parametrize("policy", ["impact", "act"])
+def test_nothing_of_a_step_is_left_on_the_cpu(
+    request_: Request, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On PyTorch's device for shapes alone, which refuses tensors of the CPU as a GPU does."""
+    import torch
+
+    from vla_simd_ros.training.session import Session
+
+    training = {**TRAINING, "image_shift": 1, "image_brightness": 0.1, "state_noise": 0.01}
+    session = Session(replace(request_, policy=policy, training=training, device="meta"), lambda text: None)
+    # It holds no values: every loss is 1.
+    monkeypatch.setattr(torch.Tensor, "item", lambda tensor: 1.0)
+    trainer = session._trainer
+    assert trainer._train_step() == {"loss": 1.0, "l1": 1.0, "kl": 1.0}
+    held_out = trainer._held_out.batch(trainer._held_out.rows[:2])
+    assert session._policy.predict(held_out.inputs).device.type == "meta"
+    places = {p.grad.device.type for p in session._policy.parameters() if p.grad is not None}
+    assert places == {"meta"} and trainer.step == 1
+
+
 def test_pictures_are_resized_on_request(request_: Request) -> None:
     folder = train(replace(request_, image_size=(HEIGHT // 2, WIDTH // 2)))
     assert load_checkpoint(folder).cameras["front"].shape == (3, HEIGHT // 2, WIDTH // 2)

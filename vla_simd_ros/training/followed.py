@@ -49,7 +49,7 @@ def read_losses(path: Path) -> dict[tuple[int, str], float]:
             (int(row["samples"]), loss): float(row[loss])
             for row in read_log(path)
             for loss in LOSSES
-            if row[loss] != "nan"
+            if row[loss] not in ("", "nan")
         }
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RecipeError(f"{path}: is no log of a training run ({error})") from error

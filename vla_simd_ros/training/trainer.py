@@ -64,7 +64,8 @@ class Trainer(Generic[B]):
         path = self._folder / STATE_FILE
         if not path.is_file():
             raise RecipeError(f"{path}: no such file, expected the state of an earlier run to go on from")
-        state = torch.load(path, map_location=self._device, weights_only=True)
+        # From wherever it was saved; network and optimizer put it where they are.
+        state = torch.load(path, map_location="cpu", weights_only=True)
         try:
             self._policy.load_state_dict(state["policy"] | self._text())
             self._optimizer.load_state_dict(state["optimizer"])
