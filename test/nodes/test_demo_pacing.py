@@ -10,9 +10,15 @@ pytest.importorskip("rclpy", reason="needs ROS 2 (./run pytest)")
 
 from vla_simd_ros.nodes.demo_pacing import PacingResult, format_pacing, pacing_verdicts
 
-STEADY = PacingResult("continuous", 24.0, 240, 100.0, 1000.0, 0, 150.0, 120.0, 0.8)
+STEADY = PacingResult("continuous", 24.0, 240, 100.0, 1000.0, 0, 105.0, 120.0, 150.0, 0.8)
 LATE = replace(
-    STEADY, pacing="just_in_time", queries=30, mean_age_ms=400.0, first_age_ms=110.0, cpu_share=0.4
+    STEADY,
+    pacing="just_in_time",
+    queries=30,
+    arrival_age_ms=100.0,
+    first_age_ms=110.0,
+    mean_age_ms=400.0,
+    cpu_share=0.4,
 )
 
 
@@ -20,7 +26,9 @@ def test_what_is_saved_and_what_it_costs() -> None:
     saved, share, ages = pacing_verdicts([STEADY, LATE])
     assert saved == "CPU time of the policy node: 50% less (at least 40% wanted: holds)"
     assert share == "a query takes 10% of the window of 1000 ms, less than a third"
-    assert ages.startswith("age when a chunk takes over: -10.0 ms; mean over all rows: +250.0 ms")
+    assert ages.startswith(
+        "age when a chunk arrives: -5.0 ms, when it takes over: -10.0 ms; mean over all rows: +250.0 ms"
+    )
 
 
 def test_too_little_is_said_so_and_nothing_is_claimed_for_slow_policies() -> None:
@@ -33,5 +41,6 @@ def test_too_little_is_said_so_and_nothing_is_claimed_for_slow_policies() -> Non
 
 def test_the_table() -> None:
     table = format_pacing([STEADY, LATE]).splitlines()
-    assert table[1].split() == ["continuous", "240", "100.0", "0", "120.0", "ms", "150.0", "ms", "0.800"]
+    ages = ["105.0", "ms", "120.0", "ms", "150.0", "ms"]
+    assert table[1].split() == ["continuous", "240", "100.0", "0", *ages, "0.800"]
     assert table[2].split()[0] == "just_in_time"
