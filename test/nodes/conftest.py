@@ -36,12 +36,16 @@ class RosBench:
 
     def add(self, make: Callable[..., Any], **parameters: Any) -> Any:
         """Make a node that follows the bench's clock, and wait until it does."""
+        node = self.add_live(make, use_sim_time=True, **parameters)
+        self.set_time(self.now_ns)
+        return node
+
+    def add_live(self, make: Callable[..., Any], **parameters: Any) -> Any:
+        """Make a node with a clock of its own; not together with those that follow the bench's."""
         overrides = [Parameter(name, value=value) for name, value in parameters.items()]
-        overrides.append(Parameter("use_sim_time", value=True))
         node = make(context=self.context, parameter_overrides=overrides)
         self.executor.add_node(node)
         self._nodes.append(node)
-        self.set_time(self.now_ns)
         return node
 
     def spin_until(self, condition: Callable[[], Any], what: str) -> None:

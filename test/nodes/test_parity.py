@@ -20,9 +20,11 @@ from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.cli.__main__ import main
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.chunk_executor_node import ChunkExecutorNode
+from vla_simd_ros.nodes.executor_settings import PARAMETERS, settings_from
 from vla_simd_ros.nodes.messages import nanoseconds, stamp
 from vla_simd_ros.nodes.policy_node import PolicyNode
-from vla_simd_ros.recording.bag import known_types
+from vla_simd_ros.recording.bag import Bag, known_types
+from vla_simd_ros.recording.replay_control import replay_commands
 
 SUCCESS = TransitionCallbackReturn.SUCCESS
 MS = 1_000_000
@@ -134,6 +136,62 @@ class Stage:
         self.ros.settle(3)
 
 
+class LiveStage:
+    """The executor alone, on the machine's clock; the test plays joints and policy at any moments.
+
+    The recorder receives what is published when the thread gets to it, often after the next control step.
+    """
+
+    def __init__(self, ros: Any) -> None:
+        self.ros = ros
+        self.recorder = Recorder(ros)
+        self.node = ros.add_live(ChunkExecutorNode, **{**EXECUTOR, "control_rate": 50.0})
+        assert self.node.trigger_configure() == SUCCESS
+        for kind, topic in ((ControlStep, "control_step"), (JointTrajectory, "joint_trajectory")):
+            self.recorder.listen(kind, topic, qos.STATE)
+        self._joints = ros.publisher(JointState, "joint_states", qos.STATE)
+        self._chunks = ros.publisher(ActionChunk, "action_chunk", qos.STATE)
+        self._epochs = ros.publisher(UInt64, "epoch", qos.LATCHED)
+        ros.spin_until(lambda: self.node.count_publishers("action_chunk") == 1, "one publisher of chunks")
+        assert self.node.trigger_activate() == SUCCESS
+        self._random = np.random.default_rng(11)
+        self._sequence = 0
+
+    def play(self, steps: int) -> None:
+        """Until so many control steps are recorded; a new epoch half-way."""
+        self._epochs.publish(UInt64(data=1))
+        acts = (self._publish_joints, self._publish_chunk)
+
+        def recorded() -> bool:
+            self.ros.now_ns = self.node.get_clock().now().nanoseconds
+            count = len(self.recorder.of("control_step"))
+            if self._epoch == 1 and count > steps // 2:
+                self._epoch = 2
+                self._epochs.publish(UInt64(data=2))
+            acts[int(self._random.random() < 0.2)]()
+            return count >= steps
+
+        self._epoch = 1
+        self.ros.spin_until(recorded, f"{steps} control steps")
+        self.ros.settle(10)
+
+    def _publish_joints(self) -> None:
+        message = JointState(name=JOINTS, position=self._random.uniform(-1.0, 1.0, 3).tolist())
+        message.header.stamp = stamp(self.ros.now_ns)
+        self.recorder.add("joint_states", message)
+        self._joints.publish(message)
+
+    def _publish_chunk(self) -> None:
+        self._sequence += 1
+        message = ActionChunk(
+            sequence=self._sequence, epoch=self._epoch, action_names=JOINTS, step_period=0.02, horizon=30,
+            window=30, actions=self._random.uniform(-1.0, 1.0, 90).tolist(),
+        )  # fmt: skip
+        message.header.stamp = stamp(self.ros.now_ns - int(self._random.integers(0, 30 * MS)))
+        self.recorder.add("action_chunk", message)
+        self._chunks.publish(message)
+
+
 def write_parameters(folder: Path, node: str, values: dict[str, Any]) -> str:
     path = folder / f"{node}.yaml"
     path.write_text(yaml.safe_dump({node: {"ros__parameters": values}}))
@@ -172,3 +230,16 @@ def test_nodes_and_library_agree_bit_for_bit(
         "commands differ by 0 at most"
     )
     assert lines[2:] == [f"executed rows: the same at {count} of {count} control steps"]
+
+
+def test_a_live_run_is_made_again_bit_for_bit(ros: Any, tmp_path: Path) -> None:
+    stage = LiveStage(ros)
+    stage.play(60)
+    stage.recorder.write(tmp_path / "bag")
+    values = {spec.name: spec.default for spec in PARAMETERS} | EXECUTOR | {"control_rate": 50.0}
+    with Bag(tmp_path / "bag") as bag:
+        found = replay_commands(bag, settings_from(values).loop, {})
+    assert found.alike and found.whole and not found.missing, found
+    assert found.steps >= 60 and found.commands > 30 and found.difference == 0.0
+    executed = {(step.sequence, step.row) for step in stage.recorder.of("control_step") if step.row >= 0}
+    assert len(executed) > 20
