@@ -159,15 +159,28 @@ def test_a_run_of_which_the_beginning_is_not_recorded(bag_maker: Any, tmp_path: 
     assert not found.whole and found.alike
 
 
+def test_a_first_step_that_nothing_came_of_need_not_be_recorded(bag_maker: Any, tmp_path: Path) -> None:
+    executor = Executor(bag_maker, np.random.default_rng(0), ControlLoop(config()), first=False)
+    executor.joints(START - MS)
+    executor.step(START)
+    executor.chunk(START + 20 * MS, 3, 1)
+    executor.step(START + PERIOD)
+    found = replayed(bag_maker, tmp_path)
+    assert (found.steps, found.whole, found.alike) == (2, True, True)
+
+
 def test_steps_before_the_first_one_of_a_run_are_not_compared(bag_maker: Any, tmp_path: Path) -> None:
     executor = Executor(bag_maker, np.random.default_rng(0), ControlLoop(config()), first=False)
-    executor.step(START - S)
+    executor.joints(START - S)
+    executor.chunk(START - S + MS, 1, 1)
+    executor.step(START - S + 2 * MS)
+    executor.loop.pause()
     executor.first = True
     executor.joints(START - MS)
-    executor.chunk(START - MS, 1, 1)
-    executor.step(START)
+    executor.chunk(START - MS, 2, 1)
+    executor.step(START + 4 * MS)
     found = replayed(bag_maker, tmp_path)
-    assert (found.steps, found.whole, found.alike) == (1, True, True)
+    assert (found.steps, found.commands, found.whole, found.alike) == (1, 1, True, True)
 
 
 def test_a_recording_without_control_steps_is_refused(bag_maker: Any, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class CommandComparison:
         difference: the largest difference of a value of two commands.
         same_rows: steps with the same row of the same chunk in force, or both with none.
         missing: accepted chunks that are not recorded.
-        whole: the recording has the first control step of the run.
+        whole: the recording has a step before which nothing was in execution; those before it are left out.
     """
 
     steps: int
@@ -84,9 +84,15 @@ def replay_commands(
             replay.know(role, message)
     steps.sort(key=lambda step: nanoseconds(step.header.stamp))
     # What was in execution before the recording began is not in it.
-    first = next((number for number, step in enumerate(steps) if step.first), 0)
-    ticks = [replay.step(step) for step in steps[first:]]
-    return _compare(steps[first:], ticks, replay.missing)
+    first = next((number for number, step in enumerate(steps) if step.first or _idle(step)), None)
+    steps = steps[first or 0 :]
+    ticks = [replay.step(step) for step in steps]
+    return _compare(steps, ticks, replay.missing, first is not None)
+
+
+def _idle(step: Any) -> bool:
+    """Nothing is in execution at a step, nor commanded: whatever was before it plays no part any more."""
+    return step.row < 0 and not len(step.command)
 
 
 class _Replay:
@@ -168,7 +174,9 @@ class _Replay:
         )
 
 
-def _compare(steps: Sequence[Any], ticks: Sequence[Tick | None], missing: int) -> CommandComparison:
+def _compare(
+    steps: Sequence[Any], ticks: Sequence[Tick | None], missing: int, whole: bool
+) -> CommandComparison:
     given = [np.asarray(step.command, np.float64) for step in steps]
     pairs = list(zip(given, map(_command, ticks), strict=True))
     differences = [np.max(np.abs(old - new)) for old, new in pairs if len(old) and len(new)]
@@ -180,7 +188,7 @@ def _compare(steps: Sequence[Any], ticks: Sequence[Tick | None], missing: int) -
         difference=float(max(differences, default=0.0)),
         same_rows=sum(old == new for old, new in rows),
         missing=missing,
-        whole=bool(steps) and bool(steps[0].first),
+        whole=whole,
     )
 
 
