@@ -94,7 +94,7 @@ class Executor:
         self.first = False
 
 
-def run(maker: Any, mode: Mode = Mode.TIME_ALIGNED, seed: int = 0, steps: int = 150) -> Executor:
+def run(maker: Any, mode: Mode = Mode.TIME_ALIGNED, seed: int = 0, steps: int = 100) -> Executor:
     """Steps that jitter, joint states every 10 ms, chunks at any time, and what can hold the arm."""
     generator = np.random.default_rng(seed)
     made = Executor(maker, generator, ControlLoop(config(mode)))
@@ -107,14 +107,14 @@ def run(maker: Any, mode: Mode = Mode.TIME_ALIGNED, seed: int = 0, steps: int = 
             number += 1
             made.chunk(chunk_ns, number, epoch)
             chunk_ns += int(generator.integers(5 * MS, 500 * MS))
-        if step == 60:
+        if step == 40:
             epoch = 9
-        if step in (80, 90):
-            made.loop.hold(step == 80)
-        if step in (110, 113):
-            made.loop.emergency_stop(step == 110)
+        if step in (55, 61):
+            made.loop.hold(step == 55)
+        if step in (75, 78):
+            made.loop.emergency_stop(step == 75)
         made.step(nominal + int(generator.integers(0, 4 * MS)))
-    assert number > 10
+    assert number > 8
     return made
 
 
@@ -128,9 +128,9 @@ def test_every_step_is_the_same_bit_for_bit(bag_maker: Any, tmp_path: Path, mode
     executor = run(bag_maker, mode, seed=3)
     found = replayed(bag_maker, tmp_path, mode)
     assert found.alike and found.whole and not found.missing
-    assert (found.steps, found.difference) == (150, 0.0)
-    assert 80 < found.commands < 150
-    assert executor.loop.timeline.executed_steps > 50 and executor.loop.limited["velocity"] > 10
+    assert (found.steps, found.difference) == (100, 0.0)
+    assert 50 < found.commands < 100
+    assert executor.loop.timeline.executed_steps > 40 and executor.loop.limited["velocity"] > 10
 
 
 def test_other_rows_are_seen(bag_maker: Any, tmp_path: Path) -> None:
