@@ -8,7 +8,7 @@ from pathlib import Path
 from vla_simd_ros.training.recipe import RecipeError
 from vla_simd_ros.training.trainer import read_log
 
-LOSSES = ("l1", "held_out_l1")
+LOSSES = ("l1", "cross_entropy", "held_out_l1")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def read_losses(path: Path) -> dict[tuple[int, str], float]:
             (int(row["samples"]), loss): float(row[loss])
             for row in read_log(path)
             for loss in LOSSES
-            if row[loss] not in ("", "nan")
+            if row.get(loss) not in (None, "", "nan")
         }
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RecipeError(f"{path}: is no log of a training run ({error})") from error
