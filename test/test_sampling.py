@@ -241,19 +241,28 @@ def test_rows_of_the_previous_chunk_draw_the_next_one(load: Load, executor: str)
     rows = np.zeros((ROWS, ACTIONS))
     rows[:3] = GIVEN[:3]
     for prefix, weights in (
-        (Prefix(GIVEN[:3], 1, schedule="linear"), [1, 0.5, 0.5, 0]),
-        (Prefix(GIVEN[:3], 1), [1, 1, 1, 0]),
+        (Prefix(GIVEN[:3], 1, horizon=3, schedule="linear"), [1, 0.5, 0.5, 0]),
+        (Prefix(GIVEN[:3], 1, horizon=2), [1, 1, 0, 0]),
         (Prefix(GIVEN[:3], 1, horizon=2, schedule="linear"), [1, 0.5, 0, 0]),
         (Prefix(GIVEN[:3], 3, horizon=2, schedule="linear"), [1, 1, 0, 0]),
         (Prefix(GIVEN[:3], 0, horizon=9, max_guidance_weight=0.4), [1, 1, 1, 0]),
     ):
-        expected = expected_actions(
-            IMAGE, VECTOR, NOISE, 4, prefix=(rows, np.array(weights)[:, None], prefix.max_guidance_weight)
-        )
+        most = prefix.max_guidance_weight or 0.7
+        expected = expected_actions(IMAGE, VECTOR, NOISE, 4, prefix=(rows, np.array(weights)[:, None], most))
         actions = policy.query(SEEN, noise=NOISE, prefix=prefix).actions
         np.testing.assert_allclose(actions, expected, atol=4e-6)
         assert np.abs(actions - free).max() > 1e-2
     np.testing.assert_array_equal(policy.query(SEEN, noise=NOISE).actions, free)
+
+
+def test_what_a_prefix_does_not_say_is_as_the_checkpoint_has_it(load: Load) -> None:
+    """Three rows, all of the same weight, by at most 0.7; see SmallSolver."""
+    policy = load(IteratingPolicy(prefix=True))
+    weights = np.array([[1], [1], [1], [0]])
+    actions = policy.query(SEEN, noise=NOISE, prefix=Prefix(GIVEN, 1)).actions
+    for most, equal in ((0.7, True), (10.0, False)):
+        expected = expected_actions(IMAGE, VECTOR, NOISE, 4, prefix=(GIVEN, weights, most))
+        assert bool(np.abs(actions - expected).max() < 4e-6) is equal
 
 
 @pytest.mark.parametrize(
@@ -263,7 +272,8 @@ def test_rows_of_the_previous_chunk_draw_the_next_one(load: Load, executor: str)
         (Prefix(GIVEN[:0], 0), r"prefix: got shape \[0, 2\], expected"),
         (Prefix(GIVEN[:2], 3), "prefix: 3 of 2 rows are frozen, expected 0 to all"),
         (Prefix(GIVEN, -1), "prefix: -1 of 4 rows are frozen"),
-        (Prefix(GIVEN, 1, horizon=-1), "prefix: horizon is -1, expected 1 or more, or 0 for all rows"),
+        (Prefix(GIVEN, 1, horizon=0), "prefix: horizon is 0, expected 1 or more"),
+        (Prefix(GIVEN, 1, schedule=""), "prefix: schedule '' is unknown, expected one of ones, linear"),
         (Prefix(GIVEN, 1, schedule="exp"), "schedule 'exp' is unknown, expected one of ones, linear"),
         (Prefix(GIVEN, 1, max_guidance_weight=0.0), r"max_guidance_weight is 0\.0, expected a finite number"),
         (Prefix(GIVEN * np.inf, 1), "prefix: value 0 of row 0 is -?inf, expected a finite number"),

@@ -13,8 +13,6 @@ from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.observation import finite_rows
 from vla_simd_ros.policies.base import GuidedSolver, PolicyDefinition, PolicySpec, Solver
 
-DEFAULT_MAX_GUIDANCE_WEIGHT = 10.0
-"""How hard a step may be drawn to the prefix where nothing else is said."""
 # Step counts and strengths of guidance whose inputs are kept.
 _KEPT_SCHEDULES = 8
 
@@ -25,15 +23,15 @@ class Prefix:
 
     ``actions`` [n, action_dim] in robot units; row 0 has the time of row 0 of the new chunk. The first
     ``frozen`` rows will have been executed before the new chunk can be used; the weights of those after
-    them fall to zero at row ``horizon`` (0 for n), as ``schedule`` says ("" for the solver's default).
-    ``max_guidance_weight`` limits how hard a step is drawn to them.
+    them fall to zero at row ``horizon``, as ``schedule`` says. ``max_guidance_weight`` limits how hard a
+    step is drawn to them. What is None is as the checkpoint has it (the solver's ``guidance``).
     """
 
     actions: Array
     frozen: int
-    horizon: int = 0
-    schedule: str = ""
-    max_guidance_weight: float = DEFAULT_MAX_GUIDANCE_WEIGHT
+    horizon: int | None = None
+    schedule: str | None = None
+    max_guidance_weight: float | None = None
 
 
 def no_solver(policy: str, given: str) -> InputError:
@@ -64,7 +62,7 @@ class Sampler:
         self, noise: Array | None = None, num_steps: int | None = None, prefix: Prefix | None = None
     ) -> Plan:
         """The steps of a query. Raises InputError for what does not fit."""
-        steps = self._steps(num_steps, None if prefix is None else prefix.max_guidance_weight)
+        steps = self._steps(num_steps, None if prefix is None else self._strongest(prefix))
         count = len(steps)
         return Plan(
             steps, self._draw(self._generator, count) if noise is None else self._checked(noise, count)
@@ -93,9 +91,8 @@ class Sampler:
         actions = np.zeros((rows, self._spec.action_dim), np.float32)
         weights = np.zeros((rows, 1), np.float32)
         if prefix is not None:
-            given, horizon = self._checked_prefix(prefix, self.solver)
+            given, horizon, schedule = self._checked_prefix(prefix, self.solver)
             actions[: len(given)] = given
-            schedule = prefix.schedule or self.solver.schedules[0]
             weights[:] = self.solver.prefix_weights(rows, min(prefix.frozen, horizon), horizon, schedule)
         return {"prefix": actions, "prefix_weights": weights}
 
@@ -151,19 +148,28 @@ class Sampler:
             )
         return finite_rows("noise", noise.reshape(-1, expected[-1])).reshape(expected)
 
-    def _checked_prefix(self, prefix: Prefix, solver: GuidedSolver) -> tuple[Array, int]:
-        """The rows as float32, and the horizon."""
+    def _strongest(self, prefix: Prefix) -> float | None:
+        """How hard the steps of a query may be drawn to its prefix; None where nothing draws them."""
+        if not isinstance(self.solver, GuidedSolver):
+            return None
+        most = prefix.max_guidance_weight
+        return self.solver.guidance.max_weight if most is None else most
+
+    def _checked_prefix(self, prefix: Prefix, solver: GuidedSolver) -> tuple[Array, int, str]:
+        """The rows as float32, the horizon, and how weights fall."""
         given, width, rows = np.asarray(prefix.actions), self._spec.action_dim, self._spec.chunk_size
         if given.ndim != 2 or given.shape[1] != width or not 1 <= len(given) <= rows:
             raise InputError(f"prefix: got shape {list(given.shape)}, expected [1 to {rows}, {width}]")
         if not 0 <= prefix.frozen <= len(given):
             raise InputError(f"prefix: {prefix.frozen} of {len(given)} rows are frozen, expected 0 to all")
-        if prefix.horizon < 0:
-            raise InputError(f"prefix: horizon is {prefix.horizon}, expected 1 or more, or 0 for all rows")
-        if prefix.schedule and prefix.schedule not in solver.schedules:
+        horizon = solver.guidance.horizon if prefix.horizon is None else prefix.horizon
+        if horizon < 1:
+            raise InputError(f"prefix: horizon is {horizon}, expected 1 or more")
+        schedule = solver.guidance.schedule if prefix.schedule is None else prefix.schedule
+        if schedule not in solver.schedules:
             known = ", ".join(solver.schedules)
-            raise InputError(f"prefix: schedule '{prefix.schedule}' is unknown, expected one of {known}")
-        return finite_rows("prefix", given), min(prefix.horizon or len(given), len(given))
+            raise InputError(f"prefix: schedule '{schedule}' is unknown, expected one of {known}")
+        return finite_rows("prefix", given), min(horizon, len(given)), schedule
 
 
 def make_sampler(definition: PolicyDefinition, seed: int | None) -> Sampler | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, DType, Graph, Lifetime, Tensor
-from vla_simd_ros.policies.base import CameraSpec, PolicySpec
+from vla_simd_ros.policies.base import CameraSpec, Guidance, PolicySpec
 
 ROWS, WIDTH, ACTIONS, STATE, SIDE, TOKENS = 4, 3, 2, 2, 4, 8
 _RNG = np.random.default_rng(7)
@@ -31,6 +31,7 @@ class SmallSolver:
     default_steps = 4
     sample_shape = (ROWS, WIDTH)
     schedules = ("ones", "linear")
+    guidance = Guidance("ones", horizon=3, max_weight=0.7)
 
     def __init__(self, noise_per_step: bool = False) -> None:
         self.noise_per_step = noise_per_step

@@ -602,7 +602,7 @@ PREFIX_SPEC = replace(SPEC, takes_prefix=True)
 
 
 def test_committed_rows_are_the_first_of_a_chunk_for_a_policy_that_continues_them(ros: Any) -> None:
-    robot = Robot(ros, FakePolicy(PREFIX_SPEC), joint_units=["deg"], step_period=0.1)
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC), joint_units=["deg"], step_period=0.1, execution_horizon=10)
     executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
     ros.spin_until(lambda: robot.epochs, "the epoch")
     captured = ros.now_ns - 50 * MS
@@ -613,7 +613,7 @@ def test_committed_rows_are_the_first_of_a_chunk_for_a_policy_that_continues_the
     assert chunk.frozen == 2
     prefix = robot.policy.prefixes[0]
     assert prefix.actions == pytest.approx(np.rad2deg([[1.0, 2.0], [3.0, 4.0]]))
-    assert (prefix.frozen, prefix.horizon, prefix.schedule) == (2, 10, "")
+    assert (prefix.frozen, prefix.horizon, prefix.schedule) == (2, 10, None)
 
 
 def test_the_rest_of_the_chunk_in_execution_follows_the_committed_rows(ros: Any) -> None:
@@ -639,7 +639,7 @@ def test_without_a_horizon_nothing_is_continued(ros: Any) -> None:
 
 
 def test_rows_of_another_epoch_are_not_given(ros: Any) -> None:
-    robot = Robot(ros, FakePolicy(PREFIX_SPEC), step_period=0.1)
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC), step_period=0.1, execution_horizon=10)
     executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
     ros.spin_until(lambda: robot.epochs, "the epoch")
     executor.publish(committed(robot, ros.now_ns - 150 * MS, [[0.0, 0.0]] * 9, epoch=1))
@@ -649,7 +649,7 @@ def test_rows_of_another_epoch_are_not_given(ros: Any) -> None:
 
 
 def test_no_more_rows_are_given_than_a_chunk_may_execute(ros: Any) -> None:
-    robot = Robot(ros, FakePolicy(PREFIX_SPEC), step_period=0.1)
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC), step_period=0.1, execution_horizon=10)
     executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
     ros.spin_until(lambda: robot.epochs, "the epoch")
     executor.publish(committed(robot, ros.now_ns - 50 * MS, [[0.0, 0.0]] * 40))
@@ -660,7 +660,7 @@ def test_no_more_rows_are_given_than_a_chunk_may_execute(ros: Any) -> None:
 
 
 def test_committed_rows_of_other_joints_are_refused(ros: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    robot = Robot(ros, FakePolicy(PREFIX_SPEC))
+    robot = Robot(ros, FakePolicy(PREFIX_SPEC), execution_horizon=10)
     executor = ros.publisher(CommittedPrefix, "committed_prefix", qos.CHUNK)
     ros.spin_until(lambda: robot.epochs, "the epoch")
     executor.publish(committed(robot, ros.now_ns, [[0.0, 0.0]], joint_names=["pan", "claw"]))

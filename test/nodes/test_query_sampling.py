@@ -8,7 +8,7 @@ import pytest
 from vla_simd_ros.inference import InputError
 from vla_simd_ros.nodes.param import ParameterError, checked
 from vla_simd_ros.nodes.query_sampling import SAMPLING_PARAMETERS, QuerySampling
-from vla_simd_ros.policies.base import PolicySpec
+from vla_simd_ros.policies.base import Guidance, PolicySpec
 
 
 class Solver:
@@ -16,6 +16,9 @@ class Solver:
     sample_shape = (2, 2)
     noise_per_step = False
     schedules = ("linear", "exp")
+
+    def __init__(self, enabled: bool = True) -> None:
+        self.guidance = Guidance("exp", horizon=6, max_weight=2.5, enabled=enabled)
 
     def steps(self, count: int) -> Any: ...
     def prefix_weights(self, rows: int, frozen: int, horizon: int, schedule: str) -> Any: ...
@@ -80,7 +83,8 @@ def test_steps_may_change_at_any_time() -> None:
         (Policy(Solver()), {"prefix_schedule": "ones"}, "got 'ones', expected one of linear, exp"),
         (Policy(Solver()), {"num_steps": -1}, "num_steps: got -1, expected 0 to 1000"),
         (Policy(Solver()), {"num_steps": 2000}, "num_steps: got 2000, expected 0 to 1000"),
-        (Policy(Solver()), {"max_guidance_weight": 0.0}, r"max_guidance_weight: got 0\.0, expected above 0"),
+        (Policy(Solver()), {"max_guidance_weight": -1.0}, r"got -1\.0, expected 0\.0 to 1000000\.0"),
+        (Policy(Solver()), {"execution_horizon": -2}, "execution_horizon: got -2, expected at least -1"),
     ],
 )
 def test_what_a_policy_cannot_be_given(policy: Policy, changes: dict[str, Any], message: str) -> None:
@@ -97,3 +101,19 @@ def test_rows_of_the_previous_chunk() -> None:
         assert (prefix.frozen, prefix.horizon) == (frozen, horizon), "frozen rows are held in any case"
         assert (prefix.schedule, prefix.max_guidance_weight) == ("exp", 5.0)
     assert not sampling(Policy(Solver(), True), execution_horizon=0).continues
+    assert not sampling(Policy(Solver(), False), execution_horizon=3).continues
+
+
+def test_the_checkpoint_says_how_chunks_continue_where_no_parameter_does() -> None:
+    made = sampling(Policy(Solver(), True))
+    assert made.continues
+    rows = np.zeros((9, 1))
+    prefix = made.prefix(rows, 2)
+    assert (prefix.horizon, prefix.schedule, prefix.max_guidance_weight) == (6, None, None), (
+        "the policy's own"
+    )
+    assert made.prefix(rows, 8).horizon == 8
+    switched_off = Policy(Solver(enabled=False), True)
+    assert not sampling(switched_off).continues
+    asked = sampling(switched_off, execution_horizon=4)
+    assert asked.continues and asked.prefix(rows, 2).horizon == 4

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
-from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options
 from vla_simd_ros.cli.__main__ import main
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
@@ -124,7 +125,7 @@ def test_float64_runs_agree_but_for_constants_in_float32(bench: Any) -> None:
 
 @pytest.mark.parametrize("schedule", ["LINEAR", "EXP", "ONES", "ZEROS"])
 @pytest.mark.parametrize(
-    ("rows", "frozen", "horizon"), [(50, 1, 0), (30, 10, 20), (8, 8, 8), (5, 3, 2), (1, 1, 0)]
+    ("rows", "frozen", "horizon"), [(50, 1, 50), (30, 10, 20), (8, 8, 8), (5, 3, 2), (1, 1, 1)]
 )
 def test_chunks_continue_as_lerobot_s_do(
     bench: Any, schedule: str, rows: int, frozen: int, horizon: int
@@ -142,6 +143,35 @@ def test_chunks_continue_as_lerobot_s_do(
     # LeRobot keeps the previous chunk, weights and guidance in float32.
     assert distance(ours, theirs).relative < 2e-6
     assert distance(ours, reference.predict(case)).relative > 1e-3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"schedule": "ONES"}, {"horizon": 20}, {"max_guidance_weight": 8.0}],
+    ids=["its own", "schedule", "horizon", "weight"],
+)
+def test_a_checkpoint_says_how_its_chunks_continue(bench: Any, asked: dict[str, Any]) -> None:
+    """LeRobot reads rtc_config itself; what a query says comes before it."""
+    bench.checkpoint("smolvla", options())
+    path = bench.folder / "config.json"
+    rtc = {"prefix_attention_schedule": "EXP", "max_guidance_weight": 2.0, "execution_horizon": 6}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rtc_config": rtc}))
+    checkpoint = load_checkpoint(bench.folder)
+    (case,) = random_cases(checkpoint, 1, 0)
+    actions = np.random.default_rng(1).normal(size=(30, 6)).astype(np.float32)
+    policy = instruct(checkpoint, INSTRUCTION)
+    executable = ReferenceExecutor(np.float64).load(policy.compiled)
+    reference = LeRobotSmolVla(checkpoint, INSTRUCTION, np.float64)
+
+    def both(**said: Any) -> tuple[np.ndarray, np.ndarray]:
+        guided = Case(case.observation, case.noise, case.num_steps, Prefix(actions, 3, **said))
+        return policy.run(executable, guided)["action"], reference.predict(guided)
+
+    ours, theirs = both(**asked)
+    assert distance(ours, theirs).relative < 2e-6
+    all_of_it = {"schedule": "EXP", "max_guidance_weight": 2.0, "horizon": 6}
+    np.testing.assert_array_equal(ours, both(**{**all_of_it, **asked})[0])
+    assert distance(ours, both(schedule="LINEAR", max_guidance_weight=10.0, horizon=10)[0]).relative > 1e-4
 
 
 def test_one_position_off_is_noticed(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:

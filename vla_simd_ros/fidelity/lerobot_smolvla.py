@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,6 +47,7 @@ class LeRobotSmolVla:
         with contextlib.redirect_stdout(sys.stderr):
             config = PreTrainedConfig.from_pretrained(folder)
             config.vlm_model_name, config.load_vlm_weights = model, False
+            self._rtc = config.rtc_config
             self._policy = SmolVLAPolicy.from_pretrained(folder, config=config, strict=True).to(self._dtype)
             self._before, self._after = make_pre_post_processors(
                 config,
@@ -85,18 +87,21 @@ class LeRobotSmolVla:
         return prepared
 
     def _guidance(self, prefix: Prefix | None, normalized: Any) -> dict[str, Any]:
-        """Arguments of a query that continues the previous chunk, whose rows are ``normalized``."""
+        """Arguments of a query that continues the previous chunk, whose rows are ``normalized``; what the
+        prefix leaves open is as LeRobot reads it from the checkpoint."""
         self._policy.config.rtc_config = None
         if prefix is None:
             return {}
         from lerobot.configs import RTCAttentionSchedule
         from lerobot.policies.rtc.configuration_rtc import RTCConfig
 
-        self._policy.config.rtc_config = RTCConfig(
-            prefix_attention_schedule=RTCAttentionSchedule(prefix.schedule or "LINEAR"),
-            max_guidance_weight=prefix.max_guidance_weight,
-            execution_horizon=prefix.horizon or len(prefix.actions),
-        )
+        asked = {
+            "prefix_attention_schedule": prefix.schedule and RTCAttentionSchedule(prefix.schedule),
+            "max_guidance_weight": prefix.max_guidance_weight,
+            "execution_horizon": prefix.horizon,
+        }
+        asked = {name: value for name, value in asked.items() if value is not None}
+        self._policy.config.rtc_config = replace(self._rtc or RTCConfig(), enabled=True, **asked)
         self._policy.init_rtc_processor()
         return {"prev_chunk_left_over": normalized, "inference_delay": prefix.frozen}
 

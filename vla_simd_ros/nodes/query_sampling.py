@@ -12,7 +12,6 @@ import numpy as np
 from vla_simd_ros.inference import InputError, Prefix
 from vla_simd_ros.nodes.param import Param, ParameterError
 from vla_simd_ros.policies.base import GuidedSolver
-from vla_simd_ros.sampling import DEFAULT_MAX_GUIDANCE_WEIGHT
 
 MOST_STEPS = 1000
 _SEEDS = 2**63
@@ -36,23 +35,25 @@ SAMPLING_PARAMETERS = [
     ),
     Param(
         "execution_horizon",
-        10,
+        -1,
         "Real-time chunking, for a policy that continues chunks: so many rows of the chunk in execution draw "
-        "the next one to them, at least those that will have been executed before it arrives; 0: none.",
-        minimum=0,
+        "the next one to them, at least those that will have been executed before it arrives; 0: none; -1: "
+        "as many as the checkpoint's rtc_config says, 10 without one.",
+        minimum=-1,
     ),
     Param(
         "max_guidance_weight",
-        DEFAULT_MAX_GUIDANCE_WEIGHT,
-        "Real-time chunking: how hard a solver step may be drawn to these rows.",
-        positive=True,
+        0.0,
+        "Real-time chunking: how hard a solver step may be drawn to these rows; 0: as hard as the "
+        "checkpoint's rtc_config says, 10 without one.",
+        minimum=0.0,
         maximum=1e6,
     ),
     Param(
         "prefix_schedule",
         "",
         "Real-time chunking: how the weights of these rows fall after those that will have been executed; "
-        "empty: as the policy's solver has it by default.",
+        "empty: as the checkpoint's rtc_config says, without one as the policy's solver has it by default.",
     ),
 ]
 
@@ -80,9 +81,9 @@ class QuerySampling:
     def __init__(self, policy: Any, values: Mapping[str, Any]) -> None:
         self._policy = policy
         self._solver = policy.solver
-        self._horizon: int = values["execution_horizon"]
-        self._max_weight: float = values["max_guidance_weight"]
-        self._schedule: str = values["prefix_schedule"]
+        self._horizon = self._asked_horizon(values["execution_horizon"])
+        self._max_weight: float | None = values["max_guidance_weight"] or None
+        self._schedule: str | None = values["prefix_schedule"] or None
         self._check_schedule()
         seed = values["seed"]
         if seed >= 0 and self._solver is None:
@@ -129,8 +130,15 @@ class QuerySampling:
             rows, frozen, max(self._horizon, frozen), self._schedule, max_guidance_weight=self._max_weight
         )
 
+    def _asked_horizon(self, horizon: int) -> int:
+        """Rows that draw the next chunk: what the parameter says, or else the checkpoint; 0: none."""
+        if horizon >= 0 or not isinstance(self._solver, GuidedSolver):
+            return max(horizon, 0)
+        guidance = self._solver.guidance
+        return guidance.horizon if guidance.enabled else 0
+
     def _check_schedule(self) -> None:
-        if not self._schedule:
+        if self._schedule is None:
             return
         if not isinstance(self._solver, GuidedSolver):
             kind = self._policy.spec.type

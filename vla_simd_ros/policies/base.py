@@ -80,6 +80,21 @@ class Solver(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Guidance:
+    """How a checkpoint has its chunks continue the previous one; what a query says itself comes first.
+
+    Up to row ``horizon`` the next chunk is drawn to the previous one, with weights that fall as
+    ``schedule`` says (one of the solver's), by no more than ``max_weight`` in a step. ``enabled``: nodes
+    give the policy such rows although none of their parameters asks for it.
+    """
+
+    schedule: str
+    horizon: int = 10
+    max_weight: float = 10.0
+    enabled: bool = True
+
+
 @runtime_checkable
 class GuidedSolver(Solver, Protocol):
     """A solver that can be guided by rows of the previous chunk (real-time chunking).
@@ -91,8 +106,12 @@ class GuidedSolver(Solver, Protocol):
 
     @property
     def schedules(self) -> Sequence[str]:
-        """Names of the ways in which weights fall from the frozen rows to the free ones; the first is the
-        default."""
+        """Names of the ways in which weights fall from the frozen rows to the free ones."""
+        ...
+
+    @property
+    def guidance(self) -> Guidance:
+        """What holds for a query that does not say it."""
         ...
 
     def prefix_weights(self, rows: int, frozen: int, horizon: int, schedule: str) -> Array:

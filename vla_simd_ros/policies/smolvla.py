@@ -58,7 +58,9 @@ class SmolVlaPolicy:
         """Euler steps from noise to actions."""
         config = self._config
         embedding = TimeEmbedding(config.expert.width, config.shortest_period, config.longest_period)
-        return FlowMatching(config.num_steps, config.chunk_size, config.action_width, embedding)
+        return FlowMatching(
+            config.num_steps, config.chunk_size, config.action_width, embedding, config.guidance
+        )
 
     def check_stored(self) -> None:
         """The word embeddings may be used where they are stored."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.checkpoints.features import Feature
-from vla_simd_ros.policies.base import PolicySpec
+from vla_simd_ros.policies.base import Guidance, PolicySpec
 from vla_simd_ros.policies.blocks.llama import LlamaConfig
 from vla_simd_ros.policies.blocks.siglip import SiglipConfig
 from vla_simd_ros.policies.config_fields import (
@@ -18,6 +18,7 @@ from vla_simd_ros.policies.config_fields import (
     renamed_cameras,
     state_feature,
 )
+from vla_simd_ros.policies.rtc_config import read_guidance
 from vla_simd_ros.policies.smolvla_sizes import Sizes
 
 _IMAGE_SIDE = 512
@@ -61,6 +62,7 @@ class SmolVlaConfig:
     expert_layers: tuple[ExpertLayer | None, ...]
     shortest_period: float
     longest_period: float
+    guidance: Guidance
 
     @property
     def spec(self) -> PolicySpec:
@@ -109,6 +111,7 @@ def read_smolvla_config(checkpoint: Checkpoint) -> SmolVlaConfig:
         expert_layers=_expert_layers(checkpoint, sizes.text_layers),
         shortest_period=_period(checkpoint, "min_period", 4e-3),
         longest_period=_period(checkpoint, "max_period", 4.0),
+        guidance=read_guidance(checkpoint),
     )
     _check(checkpoint, config)
     return config

@@ -9,6 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from vla_simd_ros.graph.ir import Array
+from vla_simd_ros.policies.base import Guidance
+
+SCHEDULES = ("LINEAR", "EXP", "ONES", "ZEROS")
+"""How the weights of a prefix fall from its frozen rows on; see :meth:`FlowMatching.prefix_weights`."""
+USUAL_GUIDANCE = Guidance(SCHEDULES[0])
+"""As LeRobot continues chunks where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,10 @@ class FlowMatching:
     rows: int
     width: int
     time_embedding: TimeEmbedding
+    guidance: Guidance = USUAL_GUIDANCE
 
     noise_per_step = False
-    schedules = ("LINEAR", "EXP", "ONES", "ZEROS")
+    schedules = SCHEDULES
 
     @property
     def sample_shape(self) -> tuple[int, int]:
