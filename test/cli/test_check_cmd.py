@@ -190,7 +190,16 @@ def test_int8_is_reported_group_by_group(
     result = json.loads(file.read_text())
     assert result["passed"] == (code == 0)
     assert [group["group"] for group in result["groups"]] == names[2:5]
-    assert result["together"]["from_float64"]["rms"] > result["fp32"]["rms"]
+    assert result["together"]["from_reference"]["rms"] > result["fp32"]["rms"]
+
+
+def test_int8_beside_the_engine_itself(wide: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["check", str(wide), "--reference", "engine", "--observations", "1"]
+    assert main([*arguments, "--int8", "head", "--groups-only", "--max-rms", "0.5"]) == 0
+    out = capsys.readouterr().out
+    assert "| RMS from exact fp32 | max from exact fp32 |" in out and "layers that add most" not in out
+    assert main(arguments) == 2
+    assert "the reference 'engine' is for --int8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "much"])

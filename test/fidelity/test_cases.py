@@ -89,7 +89,7 @@ def test_layers_of_steps_in_int8(iterating: Checkpoint, monkeypatch: pytest.Monk
     cases = random_cases(iterating, 2, 0)
     report = int8_error(iterating, ReferenceExecutor(), "step", "float64", "", cases, print)
     assert report.fp32.absolute == 0
-    assert 1e-4 < report.together.from_float64.rms < 0.2
+    assert 1e-4 < report.together.from_reference.rms < 0.2
 
 
 def test_inputs_that_steps_read_are_there_in_a_trace(

@@ -29,11 +29,20 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return load_checkpoint(folder)
 
 
-def report(checkpoint: Checkpoint, int8: str, executor: Any = None, max_rms: float = 0.2) -> Int8Report:
+def report(
+    checkpoint: Checkpoint,
+    int8: str,
+    executor: Any = None,
+    max_rms: float = 0.2,
+    reference: str = "float64",
+    single_layers: bool = True,
+) -> Int8Report:
     said: list[str] = []
     cases = random_cases(checkpoint, 2, 0)
     executor = executor or ReferenceExecutor()
-    return int8_error(checkpoint, executor, int8, "float64", "", cases, said.append, max_rms)
+    return int8_error(
+        checkpoint, executor, int8, reference, "", cases, said.append, max_rms, single_layers=single_layers
+    )
 
 
 def test_each_group_alone_and_all_together(checkpoint: Checkpoint) -> None:
@@ -54,7 +63,7 @@ def test_a_group_is_what_the_policy_computes_with_it(checkpoint: Checkpoint) -> 
         executable = ReferenceExecutor().load(policy.compiled)
         cases = random_cases(checkpoint, 2, 0)
         answers.append(np.stack([policy.run(executable, case)["action"] for case in cases]))
-    assert result.together.from_float64 == distance(*answers)
+    assert result.together.from_reference == distance(*answers)
 
 
 def test_layers_come_worst_first(checkpoint: Checkpoint) -> None:
@@ -69,15 +78,29 @@ def test_the_engine_adds_what_the_definition_says(checkpoint: Checkpoint) -> Non
     engine, exact = (report(checkpoint, "all", e) for e in (SimdExecutor(threads=1), ReferenceExecutor()))
     assert 0 < engine.fp32.relative < 2e-6
     for ours, expected in zip(engine.groups, exact.groups, strict=True):
-        assert ours.from_float64.rms == pytest.approx(expected.from_float64.rms, rel=0.3)
+        assert ours.from_reference.rms == pytest.approx(expected.from_reference.rms, rel=0.3)
+
+
+def test_the_engine_in_exact_fp32_stands_for_float64(checkpoint: Checkpoint) -> None:
+    """To the digits that int8 leaves: the executor here is float64 itself, so fp32 is what is between."""
+    double, single = (report(checkpoint, "all", reference=name) for name in ("float64", "engine"))
+    assert 0 < single.fp32.relative < 2e-6 and double.fp32.relative == 0
+    for near, exact in zip((*single.groups, single.together), (*double.groups, double.together), strict=True):
+        assert near.from_fp32 == exact.from_fp32
+        assert near.from_reference.rms == pytest.approx(exact.from_reference.rms, rel=1e-3)
+
+
+def test_layers_need_not_be_tried_one_by_one(checkpoint: Checkpoint) -> None:
+    groups = report(checkpoint, "all", single_layers=False)
+    assert groups.layers == [] and groups.groups == report(checkpoint, "all").groups
 
 
 def test_the_verdict_is_on_everything_together(checkpoint: Checkpoint) -> None:
     result = report(checkpoint, "head")
-    rms = result.together.from_float64.rms
+    rms = result.together.from_reference.rms
     assert dataclasses.replace(result, max_rms=rms).passed
     assert not dataclasses.replace(result, max_rms=rms * 0.99).passed
-    broken = dataclasses.replace(result.together, from_float64=Distance(math.nan, math.nan, math.nan))
+    broken = dataclasses.replace(result.together, from_reference=Distance(math.nan, math.nan, math.nan))
     assert not dataclasses.replace(result, together=broken).passed
     assert not dataclasses.replace(result, max_rms=rms * 0.99).to_json()["passed"]
 

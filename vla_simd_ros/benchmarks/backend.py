@@ -98,12 +98,15 @@ class RunnerSpec:
 
 
 OURS = "vla_simd"
+OURS_FP32 = "vla_simd-fp32"
+"""This engine without int8: what int8 brings, in turns."""
 REFERENCE = "float64 reference"
 
 _HERE = "vla_simd_ros.benchmarks"
 RUNNERS: Mapping[str, RunnerSpec] = {
     OURS: RunnerSpec(f"{_HERE}.own:SimdBackend"),
     REFERENCE: RunnerSpec(f"{_HERE}.own:ReferenceBackend"),
+    OURS_FP32: RunnerSpec(f"{_HERE}.own:single_precision"),
     "torch-eager": RunnerSpec(f"{_HERE}.peers.torch_peer:EagerBackend"),
     "torch-compile": RunnerSpec(f"{_HERE}.peers.torch_peer:CompiledBackend"),
     "onnxruntime": RunnerSpec(f"{_HERE}.peers.onnxruntime_peer:OnnxRuntimeBackend"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,11 @@ class SimdBackend:
         setup = self._setup
         policy = instruct(load_checkpoint(setup.checkpoint), setup.instruction, self._policy.int8)
         return ProfiledPolicy(policy, setup.settings).profile(case, queries)
+
+
+def single_precision(setup: Setup) -> SimdBackend:
+    """The engine with everything in fp32, to be the peer of itself in int8."""
+    return SimdBackend(replace(setup, int8=""))
 
 
 class ReferenceBackend:

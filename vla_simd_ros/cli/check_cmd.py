@@ -42,9 +42,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("checkpoint", type=Path, help="LeRobot pretrained_model folder")
     parser.add_argument(
         "--reference",
-        choices=("lerobot", "original", "torch", "float64"),
+        choices=("lerobot", "original", "torch", "float64", "engine"),
         help="LeRobot's own policy, that of its authors, this package's network in PyTorch, or the same "
-        "graph in numpy (any policy); default: the most independent one that the policy has",
+        "graph in numpy (any policy); default: the most independent one that the policy has. With --int8 "
+        "also the engine itself in exact fp32, which takes seconds where float64 takes minutes",
     )
     parser.add_argument("--observations", type=_positive, default=4, metavar="N", help="default: 4")
     parser.add_argument("--seed", type=seed, default=0, help="seed of the observations (default: 0)")
@@ -66,6 +67,9 @@ def add_parser(commands: Any) -> None:
         metavar="X",
         help="with --int8: relative RMS error that is allowed for the actions (default: %(default)s)",
     )
+    parser.add_argument(
+        "--groups-only", action="store_true", help="with --int8: do not try every layer by itself too"
+    )
     add_settings(parser)
     parser.add_argument("--trace", action="store_true", help="list every tensor, not only one that departs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to FILE")
@@ -78,11 +82,16 @@ def run(args: argparse.Namespace) -> int:
     from vla_simd_ros.fidelity.cases import random_cases
     from vla_simd_ros.fidelity.check import compare, trace_tensors
     from vla_simd_ros.fidelity.check_tokens import compare_tokens
+    from vla_simd_ros.fidelity.errors import UnavailableReferenceError
     from vla_simd_ros.fidelity.measure import bound_with
-    from vla_simd_ros.fidelity.references import references_for
+    from vla_simd_ros.fidelity.references import ENGINE, references_for
     from vla_simd_ros.policies.registry import define_policy
 
     checkpoint = load_checkpoint(args.checkpoint)
+    if args.reference == ENGINE and not args.int8:
+        raise UnavailableReferenceError(
+            f"the reference '{ENGINE}' is for --int8; without, the engine would be compared with itself"
+        )
     reference = args.reference or references_for(checkpoint.type)[0]
     chosen = engine_choice(args, checkpoint, args.int8)
     executor = SimdExecutor(chosen.settings)

@@ -32,11 +32,19 @@ def check_int8(
     from vla_simd_ros.fidelity.int8_error import int8_error
 
     report = int8_error(
-        checkpoint, executor, int8, reference, args.instruction, cases, progress, args.max_rms
+        checkpoint,
+        executor,
+        int8,
+        reference,
+        args.instruction,
+        cases,
+        progress,
+        args.max_rms,
+        single_layers=not args.groups_only,
     )
     engine = f"{executor.isa}, int8 {executor.int8_isa}, convolution {executor.settings.convolution}"
     print(f"{args.checkpoint}: engine ({engine}), {len(cases)} observations, reference {reference}\n")
-    print("\n".join(tables(report)))
+    print("\n".join(tables(report, reference)))
     if args.json:
         content = {
             "checkpoint": str(args.checkpoint),
@@ -52,27 +60,38 @@ def check_int8(
     return 0 if report.passed else 1
 
 
-def tables(report: Int8Report) -> list[str]:
+def tables(report: Int8Report, reference: str) -> list[str]:
     """Markdown: groups, then the worst layers, then the verdict."""
-    header = ("In int8", "Layers", "RMS from fp32", "max from fp32", "RMS from float64", "max from float64")
+    from vla_simd_ros.fidelity.references import ENGINE
+
+    exact = "exact fp32" if reference == ENGINE else "float64"
+    header = ("In int8", "Layers", "RMS from fp32", "max from fp32", f"RMS from {exact}", f"max from {exact}")
     rows = [
-        (row.group, str(row.layers), *_cells(row.from_fp32), *_cells(row.from_float64))
+        (row.group, str(row.layers), *_cells(row.from_fp32), *_cells(row.from_reference))
         for row in (*report.groups, report.together)
     ]
     rows.append(("nothing", "0", "", "", *_cells(report.fp32)))
-    worst = [(row.layer, row.group, *_cells(row.error)) for row in report.layers[:_WORST]]
     verdict = "pass" if report.passed else "FAIL"
-    rms = report.together.from_float64.rms
+    rms = report.together.from_reference.rms
     return [
         *markdown_table(header, rows),
         "",
+        *_worst_layers(report),
+        "RMS: relative to the RMS of the actions; max: relative to the largest action. Where a policy spells "
+        "its actions: of the scores of its tokens.",
+        f"{verdict}: relative RMS {rms:.3e} from {exact}, allowed {report.max_rms:.3e} (--max-rms)",
+    ]
+
+
+def _worst_layers(report: Int8Report) -> list[str]:
+    if not report.layers:
+        return []
+    worst = [(row.layer, row.group, *_cells(row.error)) for row in report.layers[:_WORST]]
+    return [
         f"The layers that add most, each alone on the first observation ({len(report.layers)} in all):",
         "",
         *markdown_table(("Layer", "Group", "RMS from fp32", "max from fp32"), worst, text_columns=2),
         "",
-        "RMS: relative to the RMS of the actions; max: relative to the largest action. Where a policy spells "
-        "its actions: of the scores of its tokens.",
-        f"{verdict}: relative RMS {rms:.3e} from float64, allowed {report.max_rms:.3e} (--max-rms)",
     ]
 
 

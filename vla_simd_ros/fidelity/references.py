@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.checkpoints import Checkpoint
+from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
-from vla_simd_ros.fidelity.programs import instruct
+from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
 from vla_simd_ros.policies.registry import define_policy
 
 Array = npt.NDArray[Any]
@@ -33,6 +34,9 @@ INDEPENDENT = ("lerobot", "original", "torch")
 """Kinds of independent references, the most independent first: LeRobot's own policy, what the policy's
 authors published, this package's network in PyTorch."""
 REFERENCES = (*INDEPENDENT, FLOAT64)
+ENGINE = "engine"
+"""What int8 can be compared with too: this engine in fp32, as exact as that is. It takes as long as a query,
+and is nearer to float64 than int8 is by orders of magnitude."""
 
 
 class Reference(Protocol):
@@ -60,18 +64,18 @@ class Speller(Reference, Protocol):
         ...
 
 
-class _Numpy:
-    """The package's own graph in numpy: checks the kernels, not the description of the network."""
+class _OwnGraph:
+    """See :func:`own_graph`."""
 
-    def __init__(self, checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]]) -> None:
-        self._policy = instruct(checkpoint, instruction)
-        self._executable = ReferenceExecutor(dtype).load(self._policy.compiled)
+    def __init__(self, policy: InstructedPolicy, executor: Executor) -> None:
+        self._policy = policy
+        self._executable = executor.load(policy.compiled)
 
     def predict(self, case: Case) -> Array:
         return self._policy.run(self._executable, case)["action"]
 
 
-class _NumpySpeller(_Numpy):
+class _OwnSpeller(_OwnGraph):
     """The same for a policy that spells its actions."""
 
     def tokens(self, case: Case) -> list[int]:
@@ -94,11 +98,17 @@ def make_reference(
             f"there is no reference '{name}' for policy '{checkpoint.type}', expected one of {known}"
         )
     if name == FLOAT64:
-        spells = define_policy(checkpoint).action_tokens is not None
-        return (_NumpySpeller if spells else _Numpy)(checkpoint, instruction, dtype)
+        return own_graph(checkpoint, instruction, ReferenceExecutor(dtype))
     module = importlib.import_module(_module(name, checkpoint.type))
     reference: Reference = module.reference(checkpoint, instruction, dtype)
     return reference
+
+
+def own_graph(checkpoint: Checkpoint, instruction: str, executor: Executor) -> Reference:
+    """The package's own graph on an executor: checks how it is computed, not the description of the
+    network."""
+    spells = define_policy(checkpoint).action_tokens is not None
+    return (_OwnSpeller if spells else _OwnGraph)(instruct(checkpoint, instruction), executor)
 
 
 def references_for(policy: str) -> Sequence[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from iterating_policy import ACTIONS, ROWS, SIDE, STATE, IteratingPolicy
 
-from vla_simd_ros.benchmarks.backend import PEERS, RUNNERS, Calibrated, Setup, resolve
+from vla_simd_ros.benchmarks.backend import OURS_FP32, PEERS, RUNNERS, Calibrated, Setup, resolve
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.fidelity.cases import Case
@@ -41,7 +41,7 @@ def case(definition: IteratingPolicy, seed: int, num_steps: int | None = None) -
     return Case(observation, plan.noise, len(plan.steps), Prefix(actions, 1) if definition.prefix else None)
 
 
-@pytest.fixture(params=PEERS)
+@pytest.fixture(params=[name for name in PEERS if name != OURS_FP32])
 def peer(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[InstructedPolicy], Any]:
