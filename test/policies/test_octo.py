@@ -201,7 +201,7 @@ def test_programs_give_what_the_graph_gives(checkpoint: Open, variant: str) -> N
     [
         ({"n_heads": 5}, "dim_model is 48, expected a multiple of n_heads"),
         ({"n_obs_steps": 5}, "n_obs_steps is 5, expected at most 4"),
-        ({"n_action_steps": 5}, "n_action_steps is 5, expected at most 4"),
+        ({"n_action_steps": 5}, r"n_action_steps is 5, expected at most chunk_size \(4\)"),
         ({"max_action_dim": 6}, "width of the action is 7, expected at most 6"),
         ({"patch_size": 24}, "patch_size is 24, expected a multiple of 16"),
         ({"patch_size": 64}, "shape of camera 'primary' is .* expected multiples of patch_size"),

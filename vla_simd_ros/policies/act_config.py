@@ -13,6 +13,8 @@ from vla_simd_ros.policies.config_fields import (
     action_feature,
     camera_specs,
     check_cameras,
+    check_one_moment,
+    chunk_rows,
     env_state_feature,
     feedforward_activation,
     misfit,
@@ -63,7 +65,7 @@ def read_act_config(
     checkpoint: Checkpoint, *, encoder_layers: int, decoder_layers: int, chunk: int
 ) -> ActConfig:
     """Read config.json; the arguments are the policy's own defaults. Raises CheckpointError."""
-    chunk_size = positive(checkpoint, "chunk_size", chunk)
+    chunk_size, steps = chunk_rows(checkpoint, chunk)
     config = ActConfig(
         cameras=checkpoint.cameras,
         state=state_feature(checkpoint),
@@ -76,7 +78,7 @@ def read_act_config(
         encoder_layers=positive(checkpoint, "n_encoder_layers", encoder_layers),
         decoder_layers=positive(checkpoint, "n_decoder_layers", decoder_layers),
         chunk_size=chunk_size,
-        n_action_steps=positive(checkpoint, "n_action_steps", chunk_size),
+        n_action_steps=steps,
         latent_dim=positive(checkpoint, "latent_dim", 32),
         temporal_ensemble_coeff=_coefficient(checkpoint),
     )
@@ -105,13 +107,7 @@ def _check(checkpoint: Checkpoint, config: ActConfig) -> None:
         raise misfit(
             checkpoint, "dim_model", config.transformer.width, "a multiple of 4 (2-D sine positions)"
         )
-    if config.n_action_steps > config.chunk_size:
-        raise misfit(
-            checkpoint, "n_action_steps", config.n_action_steps, f"at most chunk_size ({config.chunk_size})"
-        )
-    steps = checkpoint.option("n_obs_steps", int, 1)
-    if steps != 1:
-        raise misfit(checkpoint, "n_obs_steps", steps, "1")
+    check_one_moment(checkpoint)
 
 
 def _coefficient(checkpoint: Checkpoint) -> float | None:

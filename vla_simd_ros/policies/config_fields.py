@@ -28,6 +28,16 @@ def positive(checkpoint: Checkpoint, name: str, default: int) -> int:
     return value
 
 
+def chunk_rows(checkpoint: Checkpoint, predicted: int, executed: int | None = None) -> tuple[int, int]:
+    """Fields ``chunk_size`` and ``n_action_steps``, which is no more; by default ``predicted`` rows, and
+    ``executed`` of them (None: all)."""
+    chunk_size = positive(checkpoint, "chunk_size", predicted)
+    steps = positive(checkpoint, "n_action_steps", min(executed or chunk_size, chunk_size))
+    if steps > chunk_size:
+        raise misfit(checkpoint, "n_action_steps", steps, f"at most chunk_size ({chunk_size})")
+    return chunk_size, steps
+
+
 def width_and_heads(checkpoint: Checkpoint, width: int, heads: int) -> tuple[int, int]:
     """Fields ``dim_model`` and ``n_heads``, of which the second divides the first."""
     width, heads = positive(checkpoint, "dim_model", width), positive(checkpoint, "n_heads", heads)
@@ -72,6 +82,13 @@ def check_cameras(checkpoint: Checkpoint) -> None:
                 f"{checkpoint.folder}: camera '{feature.camera}' has shape {list(feature.shape)}, "
                 f"expected [{_COLOURS}, height, width]"
             )
+
+
+def check_one_moment(checkpoint: Checkpoint) -> None:
+    """A query is made of one observation, of the present."""
+    steps = checkpoint.option("n_obs_steps", int, 1)
+    if steps != 1:
+        raise misfit(checkpoint, "n_obs_steps", steps, "1")
 
 
 def camera_specs(cameras: Mapping[str, Feature]) -> dict[str, CameraSpec]:

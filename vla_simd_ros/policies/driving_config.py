@@ -16,6 +16,7 @@ from vla_simd_ros.policies.config_fields import (
     action_feature,
     camera_specs,
     check_cameras,
+    chunk_rows,
     misfit,
     positive,
     renamed_cameras,
@@ -83,10 +84,7 @@ def read_driving_config(checkpoint: Checkpoint, *, biased: bool) -> DrivingConfi
             raise misfit(checkpoint, f"shape of '{feature.name}'", list(feature.shape), expected)
     vision = _vision(_part(checkpoint, "vision_config"))
     height, width = _view(checkpoint, vision.patch)
-    chunk_size = positive(checkpoint, "chunk_size", 20)
-    steps = positive(checkpoint, "n_action_steps", chunk_size)
-    if steps > chunk_size:
-        raise misfit(checkpoint, "n_action_steps", steps, f"at most chunk_size ({chunk_size})")
+    chunk_size, steps = chunk_rows(checkpoint, 20)
     text = _part(checkpoint, "text_config")
     return DrivingConfig(
         type=checkpoint.type,

@@ -12,6 +12,7 @@ from vla_simd_ros.policies.config_fields import (
     action_feature,
     camera_specs,
     check_cameras,
+    chunk_rows,
     misfit,
     positive,
     renamed_cameras,
@@ -79,13 +80,13 @@ class OctoConfig:
 
 def read_octo_config(checkpoint: Checkpoint) -> OctoConfig:
     """Read config.json. Raises CheckpointError."""
-    chunk_size = positive(checkpoint, "chunk_size", 4)
+    chunk_size, steps = chunk_rows(checkpoint, 4)
     config = OctoConfig(
         cameras=checkpoint.cameras,
         action=action_feature(checkpoint),
         action_width=positive(checkpoint, "max_action_dim", 7),
         chunk_size=chunk_size,
-        n_action_steps=positive(checkpoint, "n_action_steps", chunk_size),
+        n_action_steps=steps,
         window=positive(checkpoint, "n_obs_steps", 2),
         horizon=positive(checkpoint, "max_horizon", 10),
         width=positive(checkpoint, "dim_model", 384),
@@ -145,7 +146,6 @@ def _check(checkpoint: Checkpoint, config: OctoConfig) -> None:
         raise misfit(checkpoint, "dim_model", config.width, f"a multiple of n_heads ({config.heads})")
     for name, value, most in (
         ("n_obs_steps", config.window, config.horizon),
-        ("n_action_steps", config.n_action_steps, config.chunk_size),
         ("width of the action", config.action.channels, config.action_width),
     ):
         if value > most:

@@ -13,6 +13,8 @@ from vla_simd_ros.policies.config_fields import (
     action_feature,
     camera_specs,
     check_cameras,
+    check_one_moment,
+    chunk_rows,
     misfit,
     positive,
     renamed_cameras,
@@ -90,13 +92,13 @@ def read_smolvla_config(checkpoint: Checkpoint) -> SmolVlaConfig:
         raise misfit(checkpoint, "input_features", list(checkpoint.features_in), "the robot's state too")
     sizes = Sizes(checkpoint)
     text, vision = sizes.text(), sizes.vision()
-    chunk_size = positive(checkpoint, "chunk_size", 50)
+    chunk_size, steps = chunk_rows(checkpoint, 50)
     config = SmolVlaConfig(
         cameras=checkpoint.cameras,
         state=state,
         action=action_feature(checkpoint),
         chunk_size=chunk_size,
-        n_action_steps=positive(checkpoint, "n_action_steps", chunk_size),
+        n_action_steps=steps,
         max_tokens=positive(checkpoint, "tokenizer_max_length", _MAX_TOKENS),
         num_steps=positive(checkpoint, "num_steps", 10),
         image_size=_image_size(checkpoint),
@@ -124,9 +126,7 @@ def _check_supported(checkpoint: Checkpoint) -> None:
     if not checkpoint.cameras:
         raise misfit(checkpoint, "input_features", list(checkpoint.features_in), "a camera among them")
     check_cameras(checkpoint)
-    steps = checkpoint.option("n_obs_steps", int, 1)
-    if steps != 1:
-        raise misfit(checkpoint, "n_obs_steps", steps, "1")
+    check_one_moment(checkpoint)
 
 
 def _image_size(checkpoint: Checkpoint) -> tuple[int, int] | None:
@@ -168,9 +168,6 @@ def _expert_layers(checkpoint: Checkpoint, stored: int) -> tuple[ExpertLayer | N
 
 
 def _check(checkpoint: Checkpoint, config: SmolVlaConfig) -> None:
-    if config.n_action_steps > config.chunk_size:
-        expected = f"at most chunk_size ({config.chunk_size})"
-        raise misfit(checkpoint, "n_action_steps", config.n_action_steps, expected)
     for name, width, feature in (
         ("max_state_dim", config.state_width, config.state),
         ("max_action_dim", config.action_width, config.action),

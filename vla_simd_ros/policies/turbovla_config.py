@@ -22,6 +22,8 @@ from vla_simd_ros.policies.config_fields import (
     action_feature,
     camera_specs,
     check_cameras,
+    check_one_moment,
+    chunk_rows,
     feedforward_activation,
     misfit,
     positive,
@@ -82,7 +84,7 @@ class TurboVlaConfig:
 
 def read_turbovla_config(checkpoint: Checkpoint) -> TurboVlaConfig:
     """Read config.json and the backbones' configurations. Raises CheckpointError."""
-    chunk_size = positive(checkpoint, "chunk_size", 12)
+    chunk_size, steps = chunk_rows(checkpoint, 12, executed=12)
     hidden_state = checkpoint.option(HIDDEN_STATE, str, AFTER_NORM)
     if hidden_state not in (AFTER_NORM, BEFORE_NORM):
         raise misfit(checkpoint, HIDDEN_STATE, f"'{hidden_state}'", f"'{AFTER_NORM}' or '{BEFORE_NORM}'")
@@ -98,7 +100,7 @@ def read_turbovla_config(checkpoint: Checkpoint) -> TurboVlaConfig:
         max_tokens=positive(checkpoint, "max_language_tokens", DEFAULT_MAX_TOKENS),
         trunk=_trunk(checkpoint),
         chunk_size=chunk_size,
-        n_action_steps=positive(checkpoint, "n_action_steps", min(12, chunk_size)),
+        n_action_steps=steps,
         temporal_ensemble_coeff=_coefficient(checkpoint),
     )
     _check(checkpoint, config)
@@ -167,12 +169,7 @@ def _check(checkpoint: Checkpoint, config: TurboVlaConfig) -> None:
     if not _LEAST_TOKENS <= config.max_tokens <= config.text.positions:
         expected = f"{_LEAST_TOKENS} to {config.text.positions} (positions of the text encoder)"
         raise misfit(checkpoint, "max_language_tokens", config.max_tokens, expected)
-    if config.n_action_steps > config.chunk_size:
-        expected = f"at most chunk_size ({config.chunk_size})"
-        raise misfit(checkpoint, "n_action_steps", config.n_action_steps, expected)
     if config.temporal_ensemble_coeff is not None and config.n_action_steps > 1:
         expected = "1 with temporal_ensemble_coeff, which blends a new chunk in every step"
         raise misfit(checkpoint, "n_action_steps", config.n_action_steps, expected)
-    steps = checkpoint.option("n_obs_steps", int, 1)
-    if steps != 1:
-        raise misfit(checkpoint, "n_obs_steps", steps, "1")
+    check_one_moment(checkpoint)
