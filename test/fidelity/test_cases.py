@@ -98,7 +98,7 @@ def test_inputs_that_steps_read_are_there_in_a_trace(
     for user in (inference, module, observations, programs):
         monkeypatch.setattr(user, "define_policy", lambda checkpoint: IteratingPolicy(prefix=True))
     (case,) = random_cases(small, 1, 0)
-    given = replace(case, prefix=Prefix(np.ones((4, 2), np.float32), 1))
+    given = replace(case, prefix=Prefix(np.ones((4, 2), np.float32), 1, horizon=4))
     free, drawn = (trace_tensors(small, SimdExecutor(threads=1), "", each) for each in (case, given))
     assert first_departure(drawn) is None
     assert len(free) == len(drawn)

@@ -106,7 +106,6 @@ _HERE = "vla_simd_ros.benchmarks"
 RUNNERS: Mapping[str, RunnerSpec] = {
     OURS: RunnerSpec(f"{_HERE}.own:SimdBackend"),
     REFERENCE: RunnerSpec(f"{_HERE}.own:ReferenceBackend"),
-    OURS_FP32: RunnerSpec(f"{_HERE}.own:single_precision"),
     "torch-eager": RunnerSpec(f"{_HERE}.peers.torch_peer:EagerBackend"),
     "torch-compile": RunnerSpec(f"{_HERE}.peers.torch_peer:CompiledBackend"),
     "onnxruntime": RunnerSpec(f"{_HERE}.peers.onnxruntime_peer:OnnxRuntimeBackend"),
@@ -114,6 +113,7 @@ RUNNERS: Mapping[str, RunnerSpec] = {
     "executorch": RunnerSpec(f"{_HERE}.peers.executorch_peer:ExecuTorchBackend"),
     # One range per tensor, fixed when calibrated: on random weights actions depart by half of the largest.
     "openvino-int8": RunnerSpec(f"{_HERE}.peers.openvino_peer:OpenVinoInt8Backend", INT8, tolerance=1.0),
+    OURS_FP32: RunnerSpec(f"{_HERE}.own:single_precision"),
 }
 PEERS = tuple(name for name in RUNNERS if name not in (OURS, REFERENCE))
 
