@@ -83,7 +83,7 @@ class ActionDecoder:
         while not ended:
             outputs = _read(executable, plan, len(found), found[-1] if found else spelled.first)
             scores = outputs["scores"][0]
-            if not np.isfinite(scores).all():
+            if not np.isfinite(scores.max()):
                 raise DecodingError(f"the scores of token {len(found)} are not finite, expected numbers")
             found.append(int(scores.argmax()))
             ended = len(found) == spelled.count or found[-1] in spelled.stop
