@@ -84,6 +84,8 @@ def test_one_command_prints_both_tables(
 
 
 def test_rows_of_a_study(teacher: Path) -> None:
+    repeated = StudyRequest(teacher, teacher, initialization="repeat")
+    assert {arm.decoder.initialization for arm in repeated.arms} == {"repeat"}
     request = StudyRequest(teacher, teacher, sigma=0.5, sigmas=(0.5, 0.4))
     assert request.arms == (
         Arm(TEACHER, DecoderOptions("autoregressive")),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vla_simd_ros.training.recipe import Recipe, RecipeError
+from vla_simd_ros.training.recipe import Recipe, RecipeError, TokenRecipe
 
 
 def test_a_recipe_survives_its_json() -> None:
@@ -37,3 +37,19 @@ def test_the_rate_rises_stays_and_falls() -> None:
 def test_what_cannot_be_is_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         Recipe.from_json(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"consistency": 0.0, "omega": 0.0}, "consistency and omega are both 0, expected a weight above 0"),
+        ({"fresh_guesses": 0.6}, "fresh_guesses and repeated_guesses are 0.6 and 0.5, expected shares"),
+        ({"action_quantile": 0.5}, "action_quantile is 0.5, expected less than 0.5"),
+        ({"omega": -1.0}, "omega is -1.0, expected 0 or more"),
+        ({"steps": 0}, "steps is 0, expected 1 or more"),
+    ],
+)
+def test_what_cannot_be_of_tokens_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        TokenRecipe.from_json(values)
+    assert TokenRecipe.from_json({"steps": 3, "omega": 2}) == TokenRecipe(steps=3, omega=2)

@@ -10,6 +10,7 @@ from typing import Any
 
 from vla_simd_ros.cli.arguments import add_plain_settings, count, plain_changes, seed
 from vla_simd_ros.decoding.decoders import DEFAULT_SIGMA
+from vla_simd_ros.decoding.parallel import INITIALIZATIONS
 from vla_simd_ros.evaluation.episodes import FIRST_SEED
 from vla_simd_ros.evaluation.execution import Execution, delay
 from vla_simd_ros.evaluation.world import EvaluationError
@@ -46,6 +47,12 @@ def add_parser(subparsers: Any) -> None:
         default=_SIGMAS,
         metavar="LIST",
         help="thresholds of the second table (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--initialization",
+        choices=INITIALIZATIONS,
+        default=INITIALIZATIONS[0],
+        help="what all decoders guess first (default: %(default)s)",
     )
     parser.add_argument(
         "--episodes", type=count, default=100, metavar="N", help="of each row (default: %(default)s)"
@@ -95,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
         fine_tuned=args.fine_tuned,
         sigma=args.sigma,
         sigmas=_numbers(args.sigmas),
+        initialization=args.initialization,
         episodes=args.episodes,
         first_seed=args.seed,
         seconds=args.seconds,

@@ -38,7 +38,11 @@ _TOKEN_RECIPE = {
     ),
     "consistency": (float, "weight of the consistency loss in distillation (default: 1)"),
     "omega": (float, "weight of the cross-entropy beside it (default: 1)"),
-    "fresh_guesses": (float, "share of guesses that are new random ones, no harvested states (default: 0.5)"),
+    "fresh_guesses": (
+        float,
+        "share of guesses that are new random ones (default: 0.25)",
+    ),
+    "repeated_guesses": (float, "share of guesses that are the first token repeated (default: 0.5)"),
 }
 _LOG_EVERY = 500
 _SAVE_EVERY_S = 180.0

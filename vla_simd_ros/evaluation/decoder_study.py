@@ -45,7 +45,8 @@ class Arm:
 class StudyRequest:
     """What to compare: folders of a teacher and of its students.
 
-    ``observations`` are measured ``repeats`` times for speed. ``changes`` are those of the engine's settings.
+    ``initialization`` is what all decoders guess first. ``observations`` are measured ``repeats`` times for
+    speed. ``changes`` are those of the engine's settings.
 
     Raises:
         EvaluationError: no episodes, observations or repeats.
@@ -56,6 +57,7 @@ class StudyRequest:
     fine_tuned: Path | None = None
     sigma: float = DEFAULT_SIGMA
     sigmas: tuple[float, ...] = (0.7, 0.6, 0.5, 0.4)
+    initialization: str = "random"
     episodes: int = 100
     first_seed: int = FIRST_SEED
     seconds: float = 12.0
@@ -81,8 +83,9 @@ class StudyRequest:
     def arms(self) -> tuple[Arm, ...]:
         """All rows, the one that the others are compared with first."""
         plain = [(TEACHER, AUTOREGRESSIVE), (TEACHER, JACOBI), (FINE_TUNED, JACOBI), (CONSISTENCY, JACOBI)]
-        arms = [Arm(training, DecoderOptions(name)) for training, name in plain if training in self.folders]
-        exits = [DecoderOptions(EARLY_EXIT, sigma) for sigma in (self.sigma, *self.sigmas)]
+        first = {"initialization": self.initialization}
+        arms = [Arm(each, DecoderOptions(name, **first)) for each, name in plain if each in self.folders]
+        exits = [DecoderOptions(EARLY_EXIT, sigma, **first) for sigma in (self.sigma, *self.sigmas)]
         return tuple(dict.fromkeys([*arms, *(Arm(CONSISTENCY, each) for each in exits)]))
 
 

@@ -84,14 +84,19 @@ class TokenRecipe(Recipe):
     """Weight of the consistency loss in distillation; with 0 only the teacher's tokens are learned."""
     omega: float = 1.0
     """Weight of the cross-entropy beside it."""
-    fresh_guesses: float = 0.5
-    """Share of the guesses that are new random ones, which lead to the same fixed point; the others are
-    states of the harvested trajectories."""
+    fresh_guesses: float = 0.25
+    """Share of the guesses that are new random ones, which lead to the same fixed point."""
+    repeated_guesses: float = 0.5
+    """Share of the guesses that are the first token repeated, the decoders' other initialization; those that
+    are neither are states of the harvested trajectories."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.fresh_guesses > 1:
-            raise RecipeError(f"fresh_guesses is {self.fresh_guesses}, expected a share up to 1")
+        if self.fresh_guesses + self.repeated_guesses > 1:
+            raise RecipeError(
+                f"fresh_guesses and repeated_guesses are {self.fresh_guesses} and {self.repeated_guesses}, "
+                "expected shares that are 1 together at most"
+            )
         if self.action_quantile >= 0.5:
             raise RecipeError(f"action_quantile is {self.action_quantile}, expected less than 0.5")
         if not self.consistency and not self.omega:

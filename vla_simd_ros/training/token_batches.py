@@ -13,7 +13,7 @@ from vla_simd_ros.training.batches import Order
 from vla_simd_ros.training.encoded import Encoded
 from vla_simd_ros.training.impact_tokens import Prefix
 from vla_simd_ros.training.recipe import Recipe, TokenRecipe
-from vla_simd_ros.training.token_layers import TokenLayers
+from vla_simd_ros.training.token_layers import TokenConfig, TokenLayers
 from vla_simd_ros.training.trajectories import States, Trajectories
 
 
@@ -56,19 +56,19 @@ class DemonstratedTokens:
 
 class TeacherTokens:
     """Observations with the tokens that a teacher's Jacobi trajectories end in, and guesses at these: states
-    of the trajectories, or new random ones, of which the same would become."""
+    of the trajectories, new random ones, or the first token repeated, of which the same would become."""
 
     def __init__(
         self,
         encoded: Encoded,
         trajectories: Trajectories,
-        vocabulary: int,
+        layers: TokenConfig,
         rows: npt.NDArray[np.int64],
         recipe: TokenRecipe,
     ) -> None:
         self._encoded = encoded
         self._trajectories = trajectories
-        self._vocabulary = vocabulary
+        self._layers = layers
         self._recipe = recipe
         self.rows = rows
         """Observations that are drawn from, all of which have a trajectory."""
@@ -95,6 +95,9 @@ class TeacherTokens:
 
     def _drawn(self, states: States, generator: np.random.Generator) -> npt.NDArray[np.int64]:
         """A state to learn from: of a trajectory, all but the last are as likely."""
-        if generator.random() < self._recipe.fresh_guesses:
-            return np.asarray(generator.integers(0, self._vocabulary, states.shape[1]))
+        share = generator.random() - self._recipe.repeated_guesses
+        if share < 0:
+            return np.full(states.shape[1], self._layers.first)
+        if share < self._recipe.fresh_guesses:
+            return np.asarray(generator.integers(0, self._layers.vocabulary, states.shape[1]))
         return np.asarray(states[generator.integers(max(len(states) - 1, 1))], np.int64)

@@ -229,7 +229,7 @@ class TokensSession(Run):
         )
         teacher.close()
         training, held_out = (
-            TeacherTokens(encoded, trajectories, self._policy.config.vocabulary, rows, self._recipe)
+            TeacherTokens(encoded, trajectories, self._policy.config, rows, self._recipe)
             for rows in self._observations(data)
         )
         return training, held_out
