@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +83,9 @@ class StudyRequest:
     def arms(self) -> tuple[Arm, ...]:
         """All rows, the one that the others are compared with first."""
         plain = [(TEACHER, AUTOREGRESSIVE), (TEACHER, JACOBI), (FINE_TUNED, JACOBI), (CONSISTENCY, JACOBI)]
-        first = {"initialization": self.initialization}
-        arms = [Arm(each, DecoderOptions(name, **first)) for each, name in plain if each in self.folders]
-        exits = [DecoderOptions(EARLY_EXIT, sigma, **first) for sigma in (self.sigma, *self.sigmas)]
+        base = DecoderOptions(initialization=self.initialization)
+        arms = [Arm(each, replace(base, decoder=name)) for each, name in plain if each in self.folders]
+        exits = [replace(base, decoder=EARLY_EXIT, sigma=sigma) for sigma in (self.sigma, *self.sigmas)]
         return tuple(dict.fromkeys([*arms, *(Arm(CONSISTENCY, each) for each in exits)]))
 
 
