@@ -128,6 +128,14 @@ def test_a_policy_may_leave_the_encoder_where_it_is(impact: Path, tmp_path: Path
             np.testing.assert_array_equal(students[0][name], students[1][name], err_msg=name)
 
 
+def test_what_is_trained_may_be_stored_in_half_the_space(impact: Path, tmp_path: Path) -> None:
+    whole = load_checkpoint(doubles.train(doubles.request(impact, tmp_path / "whole"))).tensors
+    half = load_checkpoint(doubles.train(doubles.request(impact, tmp_path / "half", half=True))).tensors
+    for name, values in whole.items():
+        trained = name.startswith("model.tokens.") and "action_" not in name
+        np.testing.assert_array_equal(half[name], values.astype(np.float16) if trained else values)
+
+
 def test_runs_share_what_was_encoded_and_harvested(teacher: Path, tmp_path: Path) -> None:
     shared: dict[str, Any] = {"distill": True, "cache": tmp_path / "frames", "trajectories": tmp_path / "t"}
     doubles.train(doubles.request(teacher, tmp_path / "one", **shared))

@@ -170,6 +170,7 @@ def _add_token_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="store what is trained only; the policy needs the folder of --init or --distill to be loaded",
     )
+    tokens.add_argument("--half", action="store_true", help="store what is trained in float16")
     for name, (kind, text) in _TOKEN_RECIPE.items():
         tokens.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N", help=text)
 
@@ -196,7 +197,7 @@ def run(args: argparse.Namespace) -> int:
 def _session(args: argparse.Namespace) -> Run:
     from vla_simd_ros.training.session import Request, Session
 
-    for name in ("init", "distill", "trajectories", "share_weights"):
+    for name in ("init", "distill", "trajectories", "share_weights", "half"):
         if getattr(args, name):
             raise RecipeError(f"--{name.replace('_', '-')}: is for {TOKENS}, the policy is {args.policy}")
     given = _given(args.config)
@@ -242,6 +243,7 @@ def _tokens_session(args: argparse.Namespace) -> Run:
         pacing=asked_pacing(args, given),
         threads=args.threads,
         share_weights=args.share_weights,
+        half=args.half,
     )
     return TokensSession(request, _say)
 

@@ -35,16 +35,18 @@ def export_policy(
     tokenizer_files: Mapping[str, Any],
     train_config: Mapping[str, Any],
     shared: Path | None = None,
+    half: bool = False,
 ) -> None:
     """Replace ``folder`` by the policy as it is now.
 
     The frozen text encoder is stored in bfloat16, which holds its values exactly. With ``shared``, only what
-    was trained is stored; the checkpoint in that folder has the rest.
+    was trained is stored; the checkpoint in that folder has the rest. With ``half``, what was trained is
+    rounded to float16.
     """
     if shared is not None:
         config = {**config, SHARED_WEIGHTS: os.path.relpath(shared.resolve(), folder.resolve())}
-    trained = {name for name, parameter in policy.named_parameters() if parameter.requires_grad}
-    trained |= {name for name in policy.state_dict() if name.startswith(_BINS)}
+    weights = {name for name, parameter in policy.named_parameters() if parameter.requires_grad}
+    trained = weights | {name for name in policy.state_dict() if name.startswith(_BINS)}
     tensors = {
         name: value.detach().float().cpu().contiguous().numpy()
         for name, value in policy.state_dict().items()
@@ -59,7 +61,7 @@ def export_policy(
         before,
         features.postprocessor_steps(config),
         {**tokenizer_files, TRAIN_CONFIG: dict(train_config)},
-        {_TEXT: "bf16"},
+        {_TEXT: "bf16", **(dict.fromkeys(weights, "fp16") if half else {})},
     )
     fresh = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)

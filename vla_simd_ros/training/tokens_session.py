@@ -89,6 +89,7 @@ class TokensRequest:
     device: str = "cpu"
     threads: int | None = None
     share_weights: bool = False
+    half: bool = False
     pacing: Pacing | None = None
 
 
@@ -107,6 +108,7 @@ class TokensSession(Run):
         self._source = _opened(request)
         left = shared_folder(request.source, self._source.config) or request.source
         self._shared = left if request.share_weights else None
+        self._half = request.half
         self._config = _config(self._source, settings, request.distill)
         self._statistics = read_statistics(request.source)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +133,9 @@ class TokensSession(Run):
 
     def _write_policy(self, folder: Path, record: Mapping[str, Any]) -> None:
         files = {**tokenizer_files(self._source.folder), **self._told()}
-        export_policy(folder, self._policy, self._config, self._statistics, files, record, self._shared)
+        export_policy(
+            folder, self._policy, self._config, self._statistics, files, record, self._shared, self._half
+        )
 
     def _demonstrations(self, dataset: Frames, cache: Path) -> Demonstrations:
         """The dataset with the pictures that the frozen encoder takes, in its order of cameras."""
