@@ -102,6 +102,8 @@ def test_demo(checkpoint: Path, tmp_path: Path) -> None:
     for name in ("timeline.png", "frames.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert f"so execution is {report['mode']}" in done.stdout
+    supply = recording["diagnostics"]["policy_node: action supply of the policy"]
+    assert supply.get("advice", "") in done.stdout, "whether it keeps up, where there were chunks enough"
     assert "query in total" in done.stdout
     assert f"impact from {checkpoint}" in done.stdout
 

@@ -24,6 +24,7 @@ from vla_simd_ros.nodes.demo_recorder import DemoRecorder
 from vla_simd_ros.nodes.demo_recording import Recording
 from vla_simd_ros.nodes.demo_report import Report, summarize
 from vla_simd_ros.nodes.node_requests import NodeRequests, Pending
+from vla_simd_ros.nodes.policy_report import ADVICE, SLOWEST_MARGINS, SUPPLY_STATUS
 from vla_simd_ros.nodes.policy_settings import instruction_problem
 from vla_simd_ros.sim.arm import JOINT_NAMES
 from vla_simd_ros.sim.scene import CAMERAS
@@ -101,6 +102,7 @@ class DemoRun:
         self._typed: TypedLines | None = None
         self._was_told = False
         self._goals_told: set[tuple[int, str]] = set()
+        self._supply_told = ""
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
         self._node = DemoRecorder(self._recording, list(CAMERAS))
         self._requests = NodeRequests(self._node, time.monotonic)
@@ -198,6 +200,15 @@ class DemoRun:
                 seconds = (time_reached - given) * 1e-9
                 self._say(f"goal reached {seconds:.1f} s after the instruction: '{text}'")
 
+    def _tell_supply(self) -> None:
+        """Says whether the policy keeps its controller supplied, and again where that has changed."""
+        found = self._recording.diagnostics.get(f"{POLICY}: {SUPPLY_STATUS}", {})
+        margins = [found[name] for name in SLOWEST_MARGINS if name in found]
+        verdict = " ".join("fails" if margin.startswith("-") else "holds" for margin in margins)
+        if verdict not in ("", self._supply_told):
+            self._supply_told = verdict
+            self._say(found[ADVICE] if "fails" not in verdict else found["message"])
+
     def _follow_typed(self) -> None:
         """Publishes what has been typed since the last call."""
         for line in self._typed.take() if self._typed else ():
@@ -235,6 +246,7 @@ class DemoRun:
         self._group.check()
         self._follow_typed()
         self._tell_goals()
+        self._tell_supply()
 
     def _wait(self, condition: Callable[[], bool], timeout: float, node: str, what: str) -> None:
         start = said = time.monotonic()

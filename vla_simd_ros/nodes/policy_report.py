@@ -8,6 +8,11 @@ from vla_simd_ros.nodes.observations import Observations
 from vla_simd_ros.nodes.policy_runner import PolicyRunner
 from vla_simd_ros.nodes.policy_settings import PolicySettings
 
+SUPPLY_STATUS = "action supply of the policy"
+SLOWEST_MARGINS = ("C1 margin, slowest", "C2 margin, slowest")
+ADVICE = "advice"
+"""Name and values of what a policy node reports of its supply of actions."""
+
 
 def observation_status(
     observations: Observations, settings: PolicySettings, uses_joints: bool, now_ns: int, since_ns: int
@@ -75,7 +80,7 @@ def policy_status(runner: PolicyRunner, instruction: str | None, missing_instruc
 
 def supply_forecast_status(verdict: Verdict | None) -> Status:
     """Whether the policy is fast enough for its controller."""
-    status = Status("action supply of the policy")
+    status = Status(SUPPLY_STATUS)
     if verdict is None:
         return status
     c1, c2 = verdict.holds
@@ -88,9 +93,8 @@ def supply_forecast_status(verdict: Verdict | None) -> Status:
             "delay d, median": verdict.median.delay,
             "C1 margin, median": verdict.median.c1,
             "C2 margin, median": verdict.median.c2,
-            "C1 margin, slowest": verdict.longest.c1,
-            "C2 margin, slowest": verdict.longest.c2,
-            "advice": verdict.advice,
+            **dict(zip(SLOWEST_MARGINS, (verdict.longest.c1, verdict.longest.c2), strict=True)),
+            ADVICE: verdict.advice,
         }
     )
     return status
