@@ -172,6 +172,19 @@ class Sampler:
         return finite_rows("prefix", given), min(horizon, len(given)), schedule
 
 
+def takes_fewer_steps(solver: Solver | None) -> bool:
+    """Whether a query can be asked for fewer solver steps than it takes by default."""
+    return solver is not None and any(_admits(solver, count) for count in range(1, solver.default_steps))
+
+
+def _admits(solver: Solver, count: int) -> bool:
+    try:
+        solver.steps(count)
+    except ValueError:
+        return False
+    return True
+
+
 def make_sampler(definition: PolicyDefinition, seed: int | None) -> Sampler | None:
     """What repeats the steps of a policy; None for one pass. Raises InputError for a seed that is no use."""
     if definition.solver is not None:

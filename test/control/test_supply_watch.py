@@ -28,11 +28,11 @@ def test_one_that_is_fast_enough_for_lagged_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("iterates", "advice"),
+    ("fewer_steps", "advice"),
     [(True, "try fewer solver steps, int8, more threads"), (False, "try int8, more threads or a faster")],
 )
-def test_one_that_cannot_keep_up_is_said_not_to_at_the_first_chunk(iterates: bool, advice: str) -> None:
-    ((number, verdict),) = judged(SupplyWatch(30.0, 50, iterates), 3.0, 64)
+def test_one_that_cannot_keep_up_is_said_not_to_at_the_first_chunk(fewer_steps: bool, advice: str) -> None:
+    ((number, verdict),) = judged(SupplyWatch(30.0, 50, fewer_steps), 3.0, 64)
     assert number == 1
     assert "C1 (d = 90 <= H = 50) fails by 40 steps, C2 (2 d = 180 <= H) fails by 130 steps" in str(verdict)
     assert "Too slow for 30 Hz: even lagged needs a window of 90 rows" in str(verdict)

@@ -111,6 +111,9 @@ def test_advice_is_by_the_queries_of_the_run(recording: Recording) -> None:
     slow = {"observation_to_publish_ms": 4100.0, "observation_age_ms": 100.0}
     recording.timings = [replace(t, milliseconds={**t.milliseconds, **slow}) for t in recording.timings]
     assert summarize(recording, []).advice.startswith("Too slow for 30.303 Hz: even lagged needs")
+    assert "fewer solver steps" not in summarize(recording, []).advice
+    recording.diagnostics["policy_node: supply"] = {"could take fewer solver steps": "True"}
+    assert "try fewer solver steps, int8" in summarize(recording, []).advice
     recording.timings = []
     assert summarize(recording, []).advice == ""
 

@@ -706,7 +706,7 @@ class Iterating(FakePolicy):
 
     def __init__(self, spec: PolicySpec = SPEC) -> None:
         super().__init__(spec)
-        self.solver = SimpleNamespace(default_steps=4)
+        self.solver = SimpleNamespace(default_steps=4, steps=lambda count: [])
 
 
 def test_solver_steps_can_be_changed_while_the_node_is_active(ros: Any) -> None:

@@ -16,11 +16,15 @@ class Solver:
     sample_shape = (2, 2)
     noise_per_step = False
     schedules = ("linear", "exp")
+    admitted = (2, 4)
 
     def __init__(self, enabled: bool = True) -> None:
         self.guidance = Guidance("exp", horizon=6, max_weight=2.5, enabled=enabled)
 
-    def steps(self, count: int) -> Any: ...
+    def steps(self, count: int) -> Any:
+        if count not in self.admitted:
+            raise ValueError
+
     def prefix_weights(self, rows: int, frozen: int, horizon: int, schedule: str) -> Any: ...
     def guided_steps(self, count: int, max_guidance_weight: float) -> Any: ...
 
@@ -49,7 +53,7 @@ def test_a_policy_of_one_pass_is_given_nothing() -> None:
     made = sampling(Policy())
     sampled = made.draw()
     assert (sampled.arguments, sampled.num_steps, sampled.noise_seed) == ({}, 0, 0)
-    assert not made.iterates and not made.continues
+    assert not made.takes_fewer_steps and not made.continues
 
 
 def test_noise_can_be_made_again_from_its_seed() -> None:
@@ -60,6 +64,13 @@ def test_noise_can_be_made_again_from_its_seed() -> None:
     assert sampling(Policy(Solver()), seed=6).draw().noise_seed != drawn[0].noise_seed
     assert sampling(Policy(Solver())).draw().noise_seed != sampling(Policy(Solver())).draw().noise_seed
     assert drawn[0].arguments["noise"].tolist() == [drawn[0].noise_seed, 4]
+
+
+def test_fewer_steps_are_advised_only_where_they_can_be_taken() -> None:
+    assert sampling(Policy(Solver())).takes_fewer_steps
+    fixed = Solver()
+    fixed.admitted = (4, 8)
+    assert not sampling(Policy(fixed)).takes_fewer_steps
 
 
 def test_steps_may_change_at_any_time() -> None:

@@ -40,12 +40,13 @@ _INCLUDED = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Sample:
-    """Latencies, the window of their policy, where they come from, and whether the policy iterates."""
+    """Latencies, the window of their policy, where they come from, and whether it could take fewer
+    solver steps."""
 
     latencies: Seconds
     window: int
     source: str
-    iterates: bool
+    fewer_steps: bool
 
 
 def add_parser(subparsers: Any) -> None:
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     found = forecast(latencies, schedule)
     hours = _SIMULATED_CHUNKS / query_steps(latencies, schedule).chunks_per_hour
     simulated = {mode: simulate(latencies, schedule, mode, hours) for mode in Mode}
-    advised = advice(found, sample.iterates)
+    advised = advice(found, sample.fewer_steps)
     print("\n".join([*_lines(found, simulated, sample.source), "", advised]))
     if args.json:
         content = {**_to_json(found, simulated, sample), "advice": advised}
@@ -127,15 +128,16 @@ def _window(asked: int | None, n_action_steps: int, chunk_size: int) -> int:
 
 
 def _read(args: argparse.Namespace) -> _Sample:
-    window, iterates = args.window, False
+    window, fewer_steps = args.window, False
     if args.checkpoint:
         from vla_simd_ros.checkpoints import load_checkpoint
         from vla_simd_ros.policies.registry import define_policy
+        from vla_simd_ros.sampling import takes_fewer_steps
 
         policy = define_policy(load_checkpoint(args.checkpoint))
         window = _window(window, policy.spec.n_action_steps, policy.spec.chunk_size)
-        iterates = policy.solver is not None
-    return _Sample(read_trace(args.trace), window, f"trace {args.trace}", iterates)
+        fewer_steps = takes_fewer_steps(policy.solver)
+    return _Sample(read_trace(args.trace), window, f"trace {args.trace}", fewer_steps)
 
 
 def _measure(args: argparse.Namespace) -> _Sample:
@@ -147,6 +149,7 @@ def _measure(args: argparse.Namespace) -> _Sample:
     from vla_simd_ros.fidelity.observations import random_observations
     from vla_simd_ros.inference import Policy
     from vla_simd_ros.machine import cpu_model
+    from vla_simd_ros.sampling import takes_fewer_steps
 
     if warning := busy_warning():
         print(f"warning: {warning}", file=sys.stderr)
@@ -166,7 +169,7 @@ def _measure(args: argparse.Namespace) -> _Sample:
     steps = f", {args.num_steps or policy.solver.default_steps} steps" if policy.solver else ""
     steps += f", decoder {policy.decoder}" if policy.decoder else ""
     source = f"{policy.name} on {cpu_model()}, {policy.isa}, {policy.threads} threads{steps}"
-    return _Sample(np.array(times[_WARMUP:]) * 1e-3, window, source, policy.solver is not None)
+    return _Sample(np.array(times[_WARMUP:]) * 1e-3, window, source, takes_fewer_steps(policy.solver))
 
 
 def _lines(found: SupplyForecast, simulated: dict[Mode, Simulated], source: str) -> list[str]:

@@ -104,8 +104,8 @@ def _correlation(sample: npt.NDArray[np.float64]) -> float:
     return float(np.corrcoef(sample[:-1], sample[1:])[0, 1])
 
 
-def advice(found: SupplyForecast, iterates: bool = False) -> str:
-    """What to do, in one sentence; a policy that ``iterates`` can take fewer steps."""
+def advice(found: SupplyForecast, fewer_steps: bool = False) -> str:
+    """What to do, in one sentence; ``fewer_steps``: the policy could take fewer solver steps."""
     schedule, tail = found.schedule, found.budgets[QUANTILES[-1]]
     rate = f"{schedule.rate:g} Hz"
     aligned, lagged = (found.starvation[mode] for mode in (Mode.TIME_ALIGNED, Mode.LAGGED))
@@ -125,7 +125,7 @@ def advice(found: SupplyForecast, iterates: bool = False) -> str:
             )
     return (
         f"Too slow for {rate}: even lagged needs {_remedy(Mode.LAGGED, found)}; "
-        f"try {'fewer solver steps, ' if iterates else ''}int8, more threads or a faster machine."
+        f"try {'fewer solver steps, ' if fewer_steps else ''}int8, more threads or a faster machine."
     )
 
 

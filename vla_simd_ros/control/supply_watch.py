@@ -18,7 +18,8 @@ _AGAIN = 32
 
 @dataclass(frozen=True)
 class Verdict:
-    """C1 and C2 at the median of ``samples`` chunks and at the slowest of them, in words with what to do."""
+    """C1 and C2 at the median of ``samples`` chunks and at the slowest of them, in words with what to do;
+    whether the policy could take fewer solver steps."""
 
     samples: int
     window: int
@@ -26,6 +27,7 @@ class Verdict:
     median: Budget
     longest: Budget
     advice: str
+    fewer_steps: bool
 
     @property
     def holds(self) -> tuple[bool, bool]:
@@ -59,16 +61,16 @@ class SupplyWatch:
     Args:
         rate: rows of a chunk per second, which are control steps here.
         window: rows of a chunk that may be executed, H.
-        iterates: whether the policy could take fewer solver steps.
+        fewer_steps: whether the policy could take fewer solver steps.
 
     Attributes:
         verdict: the last one; None before the first.
     """
 
-    def __init__(self, rate: float, window: int, iterates: bool) -> None:
+    def __init__(self, rate: float, window: int, fewer_steps: bool) -> None:
         self._rate = rate
         self._window = window
-        self._iterates = iterates
+        self._fewer_steps = fewer_steps
         self._lock = threading.Lock()
         self.restart()
 
@@ -104,6 +106,8 @@ class SupplyWatch:
         if known is not None and known.holds == holds(longest):
             text = known.advice
         else:
-            text = advice(forecast(list(self._queries_s), schedule), self._iterates)
-        self.verdict = Verdict(len(self._queries_s), self._window, median.latency_s, median, longest, text)
+            text = advice(forecast(list(self._queries_s), schedule), self._fewer_steps)
+        self.verdict = Verdict(
+            len(self._queries_s), self._window, median.latency_s, median, longest, text, self._fewer_steps
+        )
         return self.verdict if known is None or known.holds != self.verdict.holds else None

@@ -12,6 +12,7 @@ from vla_simd_ros.control.budget import advice, forecast
 from vla_simd_ros.control.latency_budget import STAGES as BUDGET_STAGES
 from vla_simd_ros.control.schedule import Schedule
 from vla_simd_ros.nodes.demo_recording import STAGES, Recording
+from vla_simd_ros.nodes.policy_report import FEWER_STEPS
 
 EXECUTING = "EXECUTING"
 
@@ -162,8 +163,8 @@ def _advice(recording: Recording) -> str:
     last = recording.chunks[-1]
     added_s = max(0.0, delay_s - float(np.median(queries_s)))
     schedule = Schedule(1.0 / last.step_period, last.window, added_s=added_s)
-    iterates = any(timing.milliseconds["step_ms"] > 0.0 for timing in recording.timings)
-    return advice(forecast(queries_s, schedule), iterates)
+    fewer_steps = any(values.get(FEWER_STEPS) == str(True) for values in recording.diagnostics.values())
+    return advice(forecast(queries_s, schedule), fewer_steps)
 
 
 def _latency(recording: Recording) -> dict[str, Distribution]:

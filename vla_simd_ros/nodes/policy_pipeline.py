@@ -90,7 +90,7 @@ class PolicyPipeline:
         self._since_ns = self._now_ns()
         self._instruction = instruction
         self._sampling = sampling
-        self._supply = SupplyWatch(1.0 / settings.step_period, settings.window, sampling.iterates)
+        self._supply = SupplyWatch(1.0 / settings.step_period, settings.window, sampling.takes_fewer_steps)
         self._pacer = QueryPacer(settings.pacing.kind, settings.pacing.threshold)
         self._observations = Observations(settings, policy.spec, self._offer, self._warn)
         self._runner = PolicyRunner(

@@ -11,6 +11,7 @@ from vla_simd_ros.nodes.policy_settings import PolicySettings
 SUPPLY_STATUS = "action supply of the policy"
 SLOWEST_MARGINS = ("C1 margin, slowest", "C2 margin, slowest")
 ADVICE = "advice"
+FEWER_STEPS = "could take fewer solver steps"
 """Name and values of what a policy node reports of its supply of actions."""
 
 
@@ -94,6 +95,7 @@ def supply_forecast_status(verdict: Verdict | None) -> Status:
             "C1 margin, median": verdict.median.c1,
             "C2 margin, median": verdict.median.c2,
             **dict(zip(SLOWEST_MARGINS, (verdict.longest.c1, verdict.longest.c2), strict=True)),
+            FEWER_STEPS: verdict.fewer_steps,
             ADVICE: verdict.advice,
         }
     )

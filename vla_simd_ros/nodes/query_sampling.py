@@ -12,6 +12,7 @@ import numpy as np
 from vla_simd_ros.inference import InputError, Prefix
 from vla_simd_ros.nodes.param import Param, ParameterError
 from vla_simd_ros.policies.base import GuidedSolver
+from vla_simd_ros.sampling import takes_fewer_steps
 
 MOST_STEPS = 1000
 _SEEDS = 2**63
@@ -92,9 +93,9 @@ class QuerySampling:
         self.set_num_steps(values["num_steps"])
 
     @property
-    def iterates(self) -> bool:
-        """Whether the policy takes solver steps."""
-        return self._solver is not None
+    def takes_fewer_steps(self) -> bool:
+        """Whether fewer solver steps could be asked for."""
+        return takes_fewer_steps(self._solver)
 
     @property
     def continues(self) -> bool:
