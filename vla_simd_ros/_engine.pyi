@@ -253,6 +253,16 @@ class ProgramBuilder:
     def resize(
         self, label: str, x: View, in_size: Sequence[int], y: View, out_size: Sequence[int]
     ) -> None: ...
+    def resample(
+        self,
+        label: str,
+        x: View,
+        in_size: Sequence[int],
+        axis: int,
+        first: View,
+        weights: View,
+        y: View,
+    ) -> None: ...
     def copy(self, label: str, x: View, y: View) -> None: ...
     def binary(self, label: str, op: str, a: View, b: View, y: View) -> None: ...
     def pointwise(

@@ -121,6 +121,11 @@ class Builder {
     builder_.resize(label, x, image(in), y, image(out));
   }
 
+  void resample(const std::string& label, const Operand& x, const Size& in, int64_t axis, const Operand& first,
+                const Operand& weights, const Operand& y) {
+    builder_.resample(label, x, image(in), axis, first, weights, y);
+  }
+
   void copy(const std::string& label, const Operand& x, const Operand& y) { builder_.copy(label, x, y); }
 
   void binary(const std::string& label, const std::string& op, const Operand& a, const Operand& b, const Operand& y) {
@@ -205,6 +210,8 @@ void register_builder(py::module_& module) {
            arg("interleaved") = false)
       .def("transpose", &Builder::transpose, arg("label"), arg("x"), arg("shape"), arg("axes"), arg("y"))
       .def("resize", &Builder::resize, arg("label"), arg("x"), arg("in_size"), arg("y"), arg("out_size"))
+      .def("resample", &Builder::resample, arg("label"), arg("x"), arg("in_size"), arg("axis"), arg("first"),
+           arg("weights"), arg("y"))
       .def("copy", &Builder::copy, arg("label"), arg("x"), arg("y"))
       .def("binary", &Builder::binary, arg("label"), arg("op"), arg("a"), arg("b"), arg("y"))
       .def("pointwise", &Builder::pointwise, arg("label"), arg("x"), arg("y"), arg("activation") = "none",

@@ -274,6 +274,22 @@ struct ResizeArgs {
   int64_t out_h = 0, out_w = 0;
 };
 
+// Pixels of 8 bits along one axis of x[outer][in][inner], each of the `out` new ones a sum of `taps` neighbours:
+//   y[o][place][i] = sum_t weights[place][t] * x[o][first[place] + t][i] / 2^kBits
+// rounded to nearest and brought into 0 to 255. All neighbours are within the axis, and no sum leaves 32 bits.
+struct ResampleArgs {
+  const uint8_t* x = nullptr;
+  int64_t outer = 0, in = 0, inner = 0;
+  const int32_t* first = nullptr;    // [out]
+  const int32_t* weights = nullptr;  // [out][taps]
+  int64_t taps = 0;
+  uint8_t* y = nullptr;
+  int64_t out = 0;
+
+  static constexpr int kBits = 22;
+  constexpr int64_t lines() const { return outer * out; }
+};
+
 // y = activation(x), then (1 + gamma) * y + beta where gamma is given. y may be x.
 struct PointwiseArgs {
   const float* x = nullptr;
@@ -385,6 +401,7 @@ struct KernelTable {
   void (*transpose)(const TransposeArgs&, Range bands);
   // Scratch holds one row of the image, in_w * channels floats, for one thread.
   void (*resize)(const ResizeArgs&, Range out_rows, float* scratch);
+  void (*resample)(const ResampleArgs&, Range lines);
   void (*binary)(const BinaryArgs&, Range rows);
   void (*pointwise)(const PointwiseArgs&, Range rows);
   // Mean over rows: y[cols] = mean_r x[r][cols].

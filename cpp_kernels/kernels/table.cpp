@@ -16,6 +16,7 @@ const KernelTable* kernels() {
       attention_values,  key_value_size,   append,           cached_attention_scratch,     cached_attention,
       layer_norm,       rms_norm,        group_norm_moments, group_norm_factors,
       group_norm,        softmax,          rotary,          transpose,   resize,
+      resample,
       binary,            pointwise,
       mean_rows,     lookup_u8,            embedding,        fma_peak,        read_all,
   };

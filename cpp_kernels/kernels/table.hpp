@@ -53,6 +53,7 @@ void softmax(const SoftmaxArgs& args, Range rows);
 void rotary(const RotaryArgs& args, Range rows);
 void transpose(const TransposeArgs& args, Range bands);
 void resize(const ResizeArgs& args, Range out_rows, float* scratch);
+void resample(const ResampleArgs& args, Range lines);
 void binary(const BinaryArgs& args, Range rows);
 void pointwise(const PointwiseArgs& args, Range rows);
 void mean_rows(const float* x, int64_t x_ld, int64_t rows, float* y, Range cols);

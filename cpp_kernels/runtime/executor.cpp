@@ -173,6 +173,10 @@ void execute(const ResizeRecord& op, const Team& team) {
   });
 }
 
+void execute(const ResampleRecord& op, const Team& team) {
+  for_ranges(team, op.args.lines(), op.chunks, [&](Range lines) { team.kernels.resample(op.args, lines); });
+}
+
 void execute(const CopyRecord& op, const Team& team) {
   for_ranges(team, op.rows, op.chunks, [&](Range rows) {
     for (int64_t row = rows.begin; row < rows.end; ++row) {

@@ -126,6 +126,11 @@ struct ResizeRecord {
   int64_t chunks = 1;
 };
 
+struct ResampleRecord {
+  ResampleArgs args;
+  int64_t chunks = 1;
+};
+
 // Rows of bytes as they are.
 struct CopyRecord {
   const std::byte* x = nullptr;
@@ -206,7 +211,7 @@ struct Int8Conv2dRecord {
 using Record =
     std::variant<Int8LinearRecord, Int8Conv2dRecord, LinearRecord, StrassenRecord, Conv2dRecord, FlatConv2dRecord,
                  WinogradRecord, MaxPool2dRecord, AttentionRecord, NormRecord, GroupNormRecord, SoftmaxRecord, RotaryRecord,
-                 TransposeRecord, ResizeRecord, BinaryRecord, PointwiseRecord, CopyRecord, MeanRowsRecord, LookupRecord,
+                 TransposeRecord, ResizeRecord, ResampleRecord, BinaryRecord, PointwiseRecord, CopyRecord, MeanRowsRecord, LookupRecord,
                  EmbeddingRecord, AppendRecord, CachedAttentionRecord, BlockLinearRecord, BlockEmbeddingRecord>;
 
 struct Op {

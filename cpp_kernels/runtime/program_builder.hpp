@@ -104,6 +104,10 @@ class ProgramBuilder {
   void transpose(const std::string& label, const Operand& x, const std::array<int64_t, 3>& shape,
                  const std::array<int64_t, 3>& axes, const Operand& y);
   void resize(const std::string& label, const Operand& x, ImageSize in, const Operand& y, ImageSize out);
+  // x is an image of 8 bits, y the same with another size along `axis`, 0 (down) or 1. Row r of the weights, int32 in
+  // 2^-22ths, is for the neighbours from first[r] on that make place r of y. Both are constants.
+  void resample(const std::string& label, const Operand& x, ImageSize in, int64_t axis, const Operand& first,
+                const Operand& weights, const Operand& y);
   // Of any type.
   void copy(const std::string& label, const Operand& x, const Operand& y);
   // b has the shape of a, one row for all rows of a, one column for all its columns, or one value.

@@ -1,5 +1,7 @@
 // Operations on rows, and those that move or blend elements.
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "runtime/element_cost.hpp"
@@ -12,6 +14,20 @@ using Axes = std::array<int64_t, 3>;
 
 std::string axes_text(const Axes& axes) {
   return std::to_string(axes[0]) + ", " + std::to_string(axes[1]) + ", " + std::to_string(axes[2]);
+}
+
+// Neighbours must lie within the axis, and sums of the largest pixels within 32 bits.
+void check_neighbours(const OperandCheck& check, const ResampleArgs& args) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - (int64_t{1} << (ResampleArgs::kBits - 1)) - 1;
+  for (int64_t place = 0; place < args.out; ++place) {
+    const int64_t first = args.first[place];
+    check.require(first >= 0 && first + args.taps <= args.in,
+                  "pixels " + std::to_string(first) + " to " + std::to_string(first + args.taps) + " of place " +
+                      std::to_string(place) + " leave the axis of " + std::to_string(args.in));
+    int64_t sum = 0;
+    for (int64_t tap = 0; tap < args.taps; ++tap) sum += std::abs(int64_t{args.weights[place * args.taps + tap]});
+    check.require(sum <= kMost / 255, "weights of place " + std::to_string(place) + " are too large");
+  }
 }
 
 // How far apart neighbours along each axis are, for rows `ld` apart.
@@ -156,6 +172,34 @@ void ProgramBuilder::resize(const std::string& label, const Operand& x, ImageSiz
   scratch = std::max(scratch, in.width * args.channels);
   record.chunks = chunk_count(out.height, (in.width + out.width) * args.channels * kCopyCost, sharing(y));
   keep(x);
+  add(label, record);
+}
+
+void ProgramBuilder::resample(const std::string& label, const Operand& x, ImageSize in, int64_t axis,
+                              const Operand& first, const Operand& weights, const Operand& y) {
+  const OperandCheck check = this->check(label);
+  for (const int64_t side : {in.height, in.width}) check.require_positive("image side", side);
+  check.require(axis == 0 || axis == 1, "axis is " + std::to_string(axis) + ", expected 0 or 1");
+  ResampleRecord record;
+  ResampleArgs& args = record.args;
+  args.x = reinterpret_cast<const uint8_t*>(check.input("x", x, DType::kU8, in.height * in.width, y.cols));
+  args.outer = axis == 0 ? 1 : in.height;
+  args.in = axis == 0 ? in.height : in.width;
+  args.inner = axis == 0 ? in.width * y.cols : y.cols;
+  args.out = weights.rows;
+  args.taps = weights.cols;
+  args.first = reinterpret_cast<const int32_t*>(check.input("first", first, DType::kI32, 1, args.out));
+  args.weights = reinterpret_cast<const int32_t*>(check.input("weights", weights, DType::kI32, args.out, args.taps));
+  args.y = reinterpret_cast<uint8_t*>(
+      check.written(y, DType::kU8, axis == 0 ? args.out * in.width : in.height * args.out, y.cols));
+  check.require(first.constant && weights.constant, "first and weights are computed, expected constants");
+  for (const auto& [role, operand] : {std::pair{"x", &x}, {"weights", &weights}, {"output", &y}}) {
+    check.require_dense(role, *operand);
+  }
+  check.require_apart("x", x, y);
+  check_neighbours(check, args);
+  record.chunks = chunk_count(args.lines(), args.inner * args.taps * kCopyCost, sharing(y));
+  for (const Operand* operand : {&x, &first, &weights}) keep(*operand);
   add(label, record);
 }
 

@@ -13,7 +13,14 @@ from vla_simd_ros.checkpoints.errors import CheckpointError
 from vla_simd_ros.checkpoints.features import Feature, FeatureKind, camera_name, read_features
 from vla_simd_ros.checkpoints.json_file import read_json_object
 from vla_simd_ros.checkpoints.normalization import Normalizer, Unnormalizer
+from vla_simd_ros.checkpoints.openvla_folder import (
+    OPENVLA,
+    is_openvla,
+    openvla_processors,
+    read_openvla_features,
+)
 from vla_simd_ros.checkpoints.processors import Processors, read_processors
+from vla_simd_ros.checkpoints.sharded import INDEX, ShardedTensors
 from vla_simd_ros.checkpoints.tensors import Array, TensorFile
 from vla_simd_ros.checkpoints.tokenizer import Tokenizer, load_tokenizer
 
@@ -39,7 +46,7 @@ class Checkpoint:
     config: dict[str, Any]
     features_in: dict[str, Feature]
     features_out: dict[str, Feature]
-    weights: TensorFile
+    weights: TensorFile | ShardedTensors
     processors: Processors
 
     @property
@@ -123,17 +130,21 @@ class Checkpoint:
         limit = next((self.option(f, int) for f in _TOKEN_LIMITS if self.config.get(f) is not None), default)
         folders = [self.folder, self.folder / TEXT_ENCODER_FOLDER]
         folders += [folder for folder in map(self.named_folder, _NAMED_MODELS) if folder is not None]
-        return load_tokenizer(folders, limit, "\n" if self.processors.new_line else "", self._advice())
+        ending = "\n" if self.processors.new_line else ""
+        return load_tokenizer(folders, limit, ending, self._advice(), self.processors.prompt)
 
 
 def load_checkpoint(folder: str | Path) -> Checkpoint:
-    """Open a LeRobot ``pretrained_model`` folder. Raises `CheckpointError` naming what is wrong with it."""
+    """Open a LeRobot ``pretrained_model`` folder, or a published one of OpenVLA. Raises `CheckpointError`
+    naming what is wrong with it."""
     folder = Path(folder)
     if not folder.is_dir():
         what = "is a file, expected a folder" if folder.exists() else "no such folder"
         raise CheckpointError(f"{folder}: {what}")
     where = folder / CONFIG
     config = read_json_object(where)
+    if is_openvla(config):
+        return _load_openvla(folder, config)
     kind = json_file.field(config, "type", str, where)
     features_in = read_features(config, "input_features", where)
     features_out = read_features(config, "output_features", where)
@@ -149,3 +160,10 @@ def shared_folder(folder: Path, config: dict[str, Any]) -> Path | None:
         return None
     name: str = json_file.field(config, SHARED_WEIGHTS, str, folder / CONFIG)
     return folder / name
+
+
+def _load_openvla(folder: Path, config: dict[str, Any]) -> Checkpoint:
+    inputs, outputs = read_openvla_features(folder, config)
+    index = folder / INDEX
+    weights = ShardedTensors(index) if index.is_file() else TensorFile(folder / WEIGHTS)
+    return Checkpoint(folder, OPENVLA, config, inputs, outputs, weights, openvla_processors(inputs))

@@ -24,6 +24,7 @@ from vla_simd_ros.checkpoints.normalization import (
     make_normalizer,
     make_unnormalizer,
 )
+from vla_simd_ros.checkpoints.prompt import Prompt
 from vla_simd_ros.checkpoints.tensors import Array, TensorFile
 
 PREPROCESSOR = "policy_preprocessor.json"
@@ -45,7 +46,8 @@ _POST_STEPS = (_UNNORMALIZE, *_NEUTRAL)
 class Processors:
     """What happens to observations before the network, and to its output after it.
 
-    ``new_line``: an instruction ends with a line feed, which is added where there is none.
+    ``new_line``: an instruction ends with a line feed, which is added where there is none. ``prompt``: it is
+    read within a longer text.
     """
 
     normalizers: Mapping[str, Normalizer]
@@ -53,6 +55,7 @@ class Processors:
     rename_map: Mapping[str, str] = field(default_factory=dict)
     max_tokens: int | None = None
     new_line: bool = False
+    prompt: Prompt | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import tokenizers
 from vla_simd_ros.checkpoints import wordpiece
 from vla_simd_ros.checkpoints.errors import CheckpointError, InstructionError
 from vla_simd_ros.checkpoints.json_file import read_json_object
+from vla_simd_ros.checkpoints.prompt import Prompt
 from vla_simd_ros.checkpoints.spiece import read_sentencepiece_tokenizer
 
 TOKENIZER_JSON = "tokenizer.json"
@@ -108,8 +109,45 @@ class Tokenizer:
         return ids
 
 
-def load_tokenizer(folders: Iterable[Path], max_tokens: int, ending: str = "", advice: str = "") -> Tokenizer:
-    """The tokenizer in the first of ``folders`` that has one, in any of the forms of its file.
+class PromptTokenizer(Tokenizer):
+    """Turns an instruction into the token ids of the whole prompt that it becomes part of.
+
+    A prompt of more than ``max_tokens`` loses words at the end of its instruction, never what follows that.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, prompt: Prompt, max_tokens: int, source: Path) -> None:
+        super().__init__(backend, Marks((prompt.begin,), (), may_be_empty=False), max_tokens, source)
+        self._prompt = prompt
+        least = len(self._ids(""))
+        if max_tokens <= least:
+            raise CheckpointError(
+                f"the longest prompt is {max_tokens} tokens, expected more than the {least} around an "
+                "instruction"
+            )
+
+    def tokenize(self, text: str) -> TokenIds:
+        """See :class:`Tokenizer`."""
+        if not text.strip():
+            raise InstructionError(f"instruction {text!r} is empty, expected a sentence")
+        ids, kept = self._ids(text), text
+        while len(ids) > self.max_tokens:
+            kept = kept.rstrip()[:-1] if len(kept.split()) == 1 else kept.rstrip().rpartition(" ")[0]
+            ids = self._ids(kept)
+        return TokenIds(ids, kept != text)
+
+    def _ids(self, text: str) -> list[int]:
+        return [*self._before, *self._pieces(self._prompt.written(text))]
+
+
+def load_tokenizer(
+    folders: Iterable[Path],
+    max_tokens: int,
+    ending: str = "",
+    advice: str = "",
+    prompt: Prompt | None = None,
+) -> Tokenizer:
+    """The tokenizer in the first of ``folders`` that has one, in any of the forms of its file; for a policy
+    that reads its instruction within a ``prompt``, that of the whole.
 
     Raises `CheckpointError`, with ``advice``, where there is none.
     """
@@ -118,6 +156,8 @@ def load_tokenizer(folders: Iterable[Path], max_tokens: int, ending: str = "", a
         for name, read in _READERS.items():
             if (folder / name).is_file():
                 backend, marks = read(folder / name)
+                if prompt is not None:
+                    return PromptTokenizer(backend, prompt, max_tokens, folder / name)
                 return Tokenizer(backend, marks, max_tokens, folder / name, ending)
     places = " or ".join(str(folder) for folder in tried)
     raise CheckpointError(f"no {TOKENIZER_JSON}, {SPIECE_MODEL} or {VOCABULARY} in {places}{advice}")

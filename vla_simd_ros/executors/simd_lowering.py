@@ -322,6 +322,14 @@ def _resize(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None
     builder.resize(op.output.name, view, x.shape[:2], out, op.output.shape[:2])
 
 
+def _resample(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
+    x, first, weights = op.operands()
+    for role, tensor in (("first", first), ("weights", weights)):
+        lowering.constant(op, role, tensor)
+    views = (lowering.view(tensor) for tensor in (first, weights, op.output))
+    builder.resample(op.output.name, lowering.view(x), x.shape[:2], op.attrs["axis"], *views)
+
+
 def _binary(lowering: Lowering, builder: _engine.ProgramBuilder, op: Op) -> None:
     a, b = _operands(lowering, op)
     builder.binary(op.output.name, op.attrs["op"], a, b, lowering.view(op.output))
@@ -368,6 +376,7 @@ _EMITTERS: dict[str, Callable[[Lowering, _engine.ProgramBuilder, Op], None]] = {
     "cached_attention": _cached_attention,
     "transpose": _transpose,
     "resize": _resize,
+    "resample": _resample,
     "binary": _binary,
     "activation": _activation,
     "film": _film,

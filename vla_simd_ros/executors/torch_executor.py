@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from vla_simd_ros.executors.base import Cancelled, Executable, InputError, Late, check_inputs, check_order
 from vla_simd_ros.executors.identity_cache import IdentityCache
 from vla_simd_ros.executors.torch_device import CPU, Delivery, Device, Work, make_device
+from vla_simd_ros.graph.images import RESAMPLE_BITS
 from vla_simd_ros.graph.int8 import INT8, LARGEST, precision_of
 from vla_simd_ros.graph.ir import Array, DType, KeyValueState, LazyArray, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
@@ -524,6 +525,18 @@ def _resize(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     return F.interpolate(inputs[0], size=size, mode="bilinear", align_corners=False)
 
 
+def _resample(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
+    """On an image that is kept as it is given; sums of integers in double precision are exact."""
+    x, first, weights = inputs
+    axis = op.attrs["axis"]
+    pixels = x.double() if axis == 0 else x.double().transpose(0, 1)
+    taps = torch.arange(weights.shape[1], device=weights.device)
+    neighbours = pixels[(first[:, None] + taps).long()]
+    sums = (neighbours * weights.double()[:, :, None, None]).sum(dim=1)
+    result = torch.floor(sums / 2**RESAMPLE_BITS + 0.5).clamp(0, 255).to(torch.uint8)
+    return result if axis == 0 else result.transpose(0, 1).contiguous()
+
+
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -565,4 +578,5 @@ _OPERATIONS: dict[str, Callable[[Op, Sequence[Any], torch.dtype], torch.Tensor]]
     "reshape": _reshape,
     "transpose": _transpose,
     "resize": _resize,
+    "resample": _resample,
 }

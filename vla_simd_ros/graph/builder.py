@@ -241,6 +241,15 @@ class Builder:
             return x
         return self._add("resize", (x,), name, height=height, width=width)
 
+    def resample(self, x: Tensor, first: Tensor, weights: Tensor, *, axis: int, name: str) -> Tensor:
+        """An image [H, W, C] of uint8 with other pixels along ``axis``, 0 (down) or 1.
+
+        Place r is the sum of the pixels from ``first[r]`` on, int32 [n], times row r of ``weights``, int32
+        [n, taps], over 2^22, rounded and brought into 0 to 255: integers throughout, as libraries of 8-bit
+        images compute.
+        """
+        return self._add("resample", (x, first, weights), name, axis=axis)
+
     def _add(self, kind: str, inputs: Sequence[Tensor | None], name: str, **attrs: Any) -> Tensor:
         full_name = self._unique(self._full_name(name))
         op = make_op(kind, inputs, attrs, name=full_name, block=self._block)

@@ -62,6 +62,8 @@ def _flops(op: Op) -> int:
         return size * (int(op.attrs["kernel"]) ** 2 - 1)
     if op.kind == "mean_rows":
         return _operand(op, 0).size
+    if op.kind == "resample":
+        return 2 * size * _operand(op, 2).shape[1]
     return size * _PER_ELEMENT[op.kind]
 
 

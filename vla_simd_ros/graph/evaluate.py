@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.graph.elementwise import ACTIVATIONS, BINARY
-from vla_simd_ros.graph.images import convolve, max_pool, resize_bilinear
+from vla_simd_ros.graph.images import convolve, max_pool, resample, resize_bilinear
 from vla_simd_ros.graph.int8 import INT8, precision_of, quantize, quantize_weight
 from vla_simd_ros.graph.ir import Array, DType, Op
 from vla_simd_ros.graph.state import check_appended, check_range
@@ -93,6 +93,10 @@ def _max_pool2d(inputs: Sequence[Any], attrs: Attrs) -> Array:
 
 def _resize(inputs: Sequence[Any], attrs: Attrs) -> Array:
     return resize_bilinear(inputs[0], attrs["height"], attrs["width"])
+
+
+def _resample(inputs: Sequence[Any], attrs: Attrs) -> Array:
+    return resample(*inputs, attrs["axis"])
 
 
 def _binary(inputs: Sequence[Any], attrs: Attrs) -> Array:
@@ -223,4 +227,5 @@ _OPERATIONS: dict[str, Callable[[Sequence[Any], Attrs], Array]] = {
     "reshape": _reshape,
     "transpose": _transpose,
     "resize": _resize,
+    "resample": _resample,
 }

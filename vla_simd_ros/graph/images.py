@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from vla_simd_ros.graph.ir import Array
+from vla_simd_ros.graph.state import check_range
 from vla_simd_ros.graph.window import Window, conv_output
 
 _PATCH_BYTES = 32 << 20
+RESAMPLE_BITS = 22
+"""Weights of :func:`resample` are in so many binary places."""
 
 
 def convolve(x: Array, weight: Array, window: Window) -> Array:
@@ -52,6 +55,20 @@ def resize_bilinear(x: Array, height: int, width: int) -> Array:
         share = share.astype(x.dtype).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
         x = x.take(low, axis) * (1 - share) + x.take(high, axis) * share
     return x
+
+
+def resample(x: Array, first: Array, weights: Array, axis: int) -> Array:
+    """An image [H, W, C] of uint8 whose pixels along ``axis`` are weighted sums of neighbours: those from
+    ``first[r]`` on times row r of ``weights``."""
+    taps = weights.shape[1]
+    check_range("the last neighbour", first + (taps - 1), x.shape[axis], "axis")
+    check_range("the first neighbour", first, x.shape[axis], "axis")
+    pixels = np.moveaxis(x, axis, 0).astype(np.int32)
+    sums = np.full((len(first), *pixels.shape[1:]), 1 << (RESAMPLE_BITS - 1), np.int32)
+    for tap in range(taps):
+        sums += weights[:, tap, None, None] * pixels[first + tap]
+    result = np.clip(sums >> RESAMPLE_BITS, 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(np.moveaxis(result, 0, axis))
 
 
 def _neighbours(source: int, target: int) -> tuple[Array, Array, Array]:

@@ -323,6 +323,19 @@ def _resize(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
     return (height, width, x.shape[2]), DType.F32
 
 
+def _resample(inputs: Operands, attrs: Attrs) -> tuple[Shape, DType]:
+    x, first, weights = _present(inputs)
+    axis = attrs["axis"]
+    _expect(len(x.shape) == 3 and x.dtype is DType.U8, "an image [H, W, C] of uint8", x=x)
+    if axis not in (0, 1):
+        raise GraphError(f"axis is {axis}; expected 0 or 1")
+    fits = len(weights.shape) == 2 and first.shape == weights.shape[:1] and weights.shape[1] <= x.shape[axis]
+    fits = fits and first.dtype is DType.I32 and weights.dtype is DType.I32
+    expected = f"first [n] and weights [n, taps] of int32, with at most {x.shape[axis]} taps"
+    _expect(fits, expected, x=x, first=first, weights=weights)
+    return (*x.shape[:axis], weights.shape[0], *x.shape[axis + 1 :]), DType.U8
+
+
 def _present(inputs: Operands) -> list[Tensor]:
     return [tensor for tensor in inputs if tensor is not None]
 
@@ -353,4 +366,5 @@ _RULES: dict[str, tuple[str | None, _Rule]] = {
     "reshape": ("x", _reshape),
     "transpose": ("x", _transpose),
     "resize": ("x", _resize),
+    "resample": ("x first weights", _resample),
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.checkpoints.errors import CheckpointError
+from vla_simd_ros.checkpoints.openvla_folder import OPENVLA
 from vla_simd_ros.policies.act import ActPolicy
 from vla_simd_ros.policies.base import PolicyDefinition
 from vla_simd_ros.policies.diffusion import DiffusionPolicy
@@ -13,6 +14,7 @@ from vla_simd_ros.policies.impact import ImpactPolicy
 from vla_simd_ros.policies.impact_tokens import ImpactTokensPolicy
 from vla_simd_ros.policies.minddrive import MindDrivePolicy
 from vla_simd_ros.policies.octo import OctoPolicy
+from vla_simd_ros.policies.openvla import OpenVlaPolicy
 from vla_simd_ros.policies.orion import OrionPolicy
 from vla_simd_ros.policies.smolvla import SmolVlaPolicy
 from vla_simd_ros.policies.turbovla import TurboVlaPolicy
@@ -28,6 +30,7 @@ _POLICIES: dict[str, Callable[[Checkpoint], PolicyDefinition]] = {
     "octo": OctoPolicy,
     "minddrive": MindDrivePolicy,
     "orion": OrionPolicy,
+    OPENVLA: OpenVlaPolicy,
 }
 POLICY_TYPES = tuple(_POLICIES)
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from vla_simd_ros.checkpoints.checkpoint import CONFIG, WEIGHTS
 from vla_simd_ros.checkpoints.processors import POSTPROCESSOR, PREPROCESSOR
+from vla_simd_ros.checkpoints.sharded import INDEX
 from vla_simd_ros.checkpoints.synthesis.options import OptionError
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 from vla_simd_ros.checkpoints.synthesis.weights import F32
@@ -42,11 +43,35 @@ def _write_files(folder: Path, recipe: Recipe, statistics: dict[str, F32], dtype
         name: next((kind for prefix, kind in recipe.stored.items() if name.startswith(prefix)), dtype)
         for name in recipe.tensors
     }
-    _write_tensors(folder / WEIGHTS, recipe.tensors, stored)
-    _write_processor(folder, PREPROCESSOR, recipe.preprocessor, statistics)
-    _write_processor(folder, POSTPROCESSOR, recipe.postprocessor, statistics)
+    if recipe.shard_bytes is None:
+        _write_tensors(folder / WEIGHTS, recipe.tensors, stored)
+    else:
+        _write_shards(folder, recipe.tensors, stored, recipe.shard_bytes)
+    for name, steps in ((PREPROCESSOR, recipe.preprocessor), (POSTPROCESSOR, recipe.postprocessor)):
+        if steps is not None:
+            _write_processor(folder, name, steps, statistics)
     for name, content in recipe.files.items():
         write_file(folder / name, content)
+
+
+def _write_shards(folder: Path, tensors: dict[str, F32], stored: dict[str, str], most: int) -> None:
+    """Several safetensors files and the index that says which tensor is where, as the transformers library
+    names them."""
+    shards: list[dict[str, F32]] = [{}]
+    filled = 0
+    for key, values in tensors.items():
+        if shards[-1] and filled + values.nbytes > most:
+            shards.append({})
+            filled = 0
+        shards[-1][key] = values
+        filled += values.nbytes
+    places = {}
+    for number, shard in enumerate(shards, 1):
+        name = f"model-{number:05}-of-{len(shards):05}.safetensors"
+        _write_tensors(folder / name, shard, stored)
+        places |= dict.fromkeys(shard, name)
+    total = sum(values.nbytes for values in tensors.values())
+    _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": places})
 
 
 def _write_processor(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from vla_simd_ros.checkpoints.synthesis import features
@@ -14,6 +15,7 @@ from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
 from vla_simd_ros.checkpoints.synthesis.impact_tokens import impact_tokens_recipe
 from vla_simd_ros.checkpoints.synthesis.minddrive import minddrive_recipe
 from vla_simd_ros.checkpoints.synthesis.octo import OCTO_OPTIONS, octo_recipe
+from vla_simd_ros.checkpoints.synthesis.openvla import OPENVLA_OPTIONS, openvla_recipe
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options
 from vla_simd_ros.checkpoints.synthesis.orion import orion_recipe
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
@@ -31,16 +33,19 @@ _RECIPES: dict[str, Callable[[Options], Recipe]] = {
     "octo": octo_recipe,
     "minddrive": minddrive_recipe,
     "orion": orion_recipe,
+    "openvla": openvla_recipe,
 }
 POLICY_TYPES = tuple(_RECIPES)
-SCALED_DOWN = ("minddrive", "orion")
+SCALED_DOWN = ("minddrive", "orion", "openvla")
 """Policies that are smaller than the published ones unless full size is asked for."""
 
 
 def default_options(policy: str, full_size: bool = False) -> Options:
     """The robot that ``policy`` has where nothing else is asked for."""
-    if policy in SCALED_DOWN:
+    if policy in ("minddrive", "orion"):
         return driving_options(full_size)
+    if policy == "openvla":
+        return replace(OPENVLA_OPTIONS, full_size=full_size)
     return OCTO_OPTIONS if policy == "octo" else Options()
 
 
@@ -53,6 +58,6 @@ def make_checkpoint(policy: str, folder: str | Path, options: Options | None = N
         raise OptionError(f"policy '{policy}' is unknown, expected one of {', '.join(POLICY_TYPES)}")
     chosen = options or default_options(policy)
     recipe = _RECIPES[policy](chosen)
-    declared = recipe.config["input_features"] | recipe.config["output_features"]
+    declared = recipe.config["input_features"] | recipe.config.get("output_features", {})
     write_folder(Path(folder), recipe, features.statistics(chosen.seed, declared), chosen.dtype)
     return sum(tensor.size for tensor in recipe.tensors.values())
