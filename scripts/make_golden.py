@@ -133,6 +133,23 @@ DRIVING = {
     "query_config.num_queries": 6,
     "text_config.vocab_size": 600,
 }
+TOWERS = {
+    "image_sizes": [28, 28],
+    "timm_model_args.featurizer.embed_dim": 24,
+    "timm_model_args.featurizer.num_heads": 3,
+    "timm_model_args.featurizer.patch_size": 7,
+    "timm_model_args.fused_featurizer.embed_dim": 32,
+    "timm_model_args.fused_featurizer.depth": 4,
+    "timm_model_args.fused_featurizer.num_heads": 4,
+    "timm_model_args.fused_featurizer.mlp_ratio": 2.5,
+    "timm_model_args.fused_featurizer.patch_size": 7,
+    "text_config.vocab_size": 704,
+    "text_config.num_key_value_heads": 4,
+    "n_action_bins": 32,
+    "shard_bytes": 200_000,
+}
+TOWER_SIZES = {"dim_model": 48, "heads": 4, "feedforward": 80, "encoder_layers": 3, "decoder_layers": 2}
+ARM: dict[str, Any] = {"state_dim": 0, "action_dim": 7, "sizes": TOWER_SIZES}
 VEHICLE: dict[str, Any] = {"state_dim": 8, "action_dim": 4, "sizes": DRIVING_SIZES}
 
 
@@ -365,6 +382,29 @@ CASES = {
             **VEHICLE,
         ),
         "follow the road to the right of the bus and stop behind the second crossing, please",
+    ),
+    "openvla_two_towers": Case(
+        "openvla",
+        Options(seed=81, cameras=(Camera("image", 48, 64),), settings=TOWERS, **ARM),
+        "Put the tape into the box.",
+    ),
+    "openvla_one_tower": Case(
+        "openvla",
+        Options(
+            seed=84,
+            cameras=(Camera("top", 50, 71),),
+            dtype="bf16",
+            settings={
+                **TOWERS,
+                "use_fused_vision_backbone": False,
+                "vision_backbone_id": "siglip-vit-so400m",
+                "image_resize_strategy": "letterbox",
+                "text_config.num_key_value_heads": 2,
+                "timm_model_args.featurizer.mlp_ratio": 2.0,
+            },
+            **ARM,
+        ),
+        "pick up the small red cube and place it on the plate",
     ),
     "smolvla_two_cameras": Case(
         "smolvla",

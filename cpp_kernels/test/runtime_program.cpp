@@ -434,6 +434,34 @@ TEST(images_in_another_size_must_fit) {
   check_refused("expected them without gaps", resize(at(kX, 4, 3, 5), {2, 2}, {3, 2}));
 }
 
+TEST(pixels_made_of_neighbours_must_fit) {
+  const auto integers = [](std::vector<int32_t> values, int64_t rows) {
+    const auto count = static_cast<int64_t>(values.size());
+    return Operand{Constant::copy(values.data(), count, DType::kI32), 0, rows, count / rows, count / rows, DType::kI32};
+  };
+  const auto resample = [](const Operand& x, ImageSize in, int64_t axis, const Operand& first, const Operand& weights,
+                           int64_t rows) {
+    return [=](ProgramBuilder& b) {
+      b.resample("probe", of(x, DType::kU8), in, axis, first, weights, of(at(kY, rows, 3), DType::kU8));
+    };
+  };
+  const Operand image = at(kX, 12, 3), first = integers({0, 2}, 1), weights = integers({1, 2, 3, 4}, 2);
+  CHECK(refusal(resample(image, {4, 3}, 0, first, weights, 6)).empty());
+  CHECK(refusal(resample(image, {3, 4}, 1, first, weights, 6)).empty());
+  check_refused("output is 6x3, expected 8x3", resample(image, {4, 3}, 1, integers({0, 1}, 1), weights, 6));
+  check_refused("x is 12x3, expected 9x3", resample(image, {3, 3}, 0, first, weights, 6));
+  check_refused("axis is 2, expected 0 or 1", resample(image, {4, 3}, 2, first, weights, 6));
+  check_refused("first is 1x3, expected 1x2", resample(image, {4, 3}, 0, integers({0, 1, 2}, 1), weights, 6));
+  check_refused("pixels 3 to 5 of place 1 leave the axis of 4",
+                resample(image, {4, 3}, 0, integers({0, 3}, 1), weights, 6));
+  check_refused("pixels -1 to 1 of place 0 leave the axis of 4",
+                resample(image, {4, 3}, 0, integers({-1, 0}, 1), weights, 6));
+  check_refused("weights of place 1 are too large",
+                resample(image, {4, 3}, 0, first, integers({0, 0, 1 << 23, 1 << 16}, 2), 6));
+  check_refused("expected constants", resample(image, {4, 3}, 0, of(at(kOther, 1, 2), DType::kI32), weights, 6));
+  check_refused("x shares memory", resample(at(kY, 12, 3), {4, 3}, 0, first, weights, 6));
+}
+
 TEST(copies_keep_the_type) {
   const auto copy = [](DType from, DType to) {
     return [=](ProgramBuilder& b) { b.copy("probe", of(at(kX, 4, 8, 12), from), of(at(kY, 4, 8), to)); };

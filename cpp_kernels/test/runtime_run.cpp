@@ -1,4 +1,5 @@
 // Running programs: results, threads, memory, profile, cancellation.
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -32,7 +33,9 @@ class Network {
   // With `int8`, of two layers in INT8 besides; two instruction sets may round their inputs to different integers.
   explicit Network(const EngineOptions& options, bool int8 = false) : engine(options), arena(std::make_shared<Arena>(int64_t{4} << 20)) {
     ProgramBuilder builder(engine.kernels(), engine.int8_kernels(), engine.sharing(), arena);
+    const Operand given = place(kPixels, 3, DType::kU8);
     const Operand image = place(kPixels, 3, DType::kU8);
+    builder.resample("resample", given, {kHeight, kWidth}, 1, beside(), halves(), image);
     const Operand pixels = place(kPixels, 3);
     builder.lookup_u8("normalize", image, constant(3, 256), pixels);
     const Operand features = place(kPixels, kChannels);
@@ -116,7 +119,7 @@ class Network {
     result = place(1, 8 * kChannels);
     builder.mean_rows("mean", squashed, result);
     program = builder.build();
-    fill(image);
+    fill(given);
     engine.prepare(*program);
   }
 
@@ -151,6 +154,16 @@ class Network {
     std::vector<int32_t> values;
     for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<int32_t>(first + i));
     return Operand{Constant::copy(values.data(), count, DType::kI32), 0, 1, count, count, DType::kI32};
+  }
+  // Each pixel of a row the mean of two neighbours.
+  static Operand beside() {
+    std::vector<int32_t> values;
+    for (int64_t i = 0; i < kWidth; ++i) values.push_back(static_cast<int32_t>(std::min(i, kWidth - 2)));
+    return Operand{Constant::copy(values.data(), kWidth, DType::kI32), 0, 1, kWidth, kWidth, DType::kI32};
+  }
+  static Operand halves() {
+    const std::vector<int32_t> values(2 * kWidth, 1 << (ResampleArgs::kBits - 1));
+    return Operand{Constant::copy(values.data(), 2 * kWidth, DType::kI32), 0, kWidth, 2, 2, DType::kI32};
   }
   std::shared_ptr<const PackedWeights> weights(int64_t n, int64_t k, const WinogradForm& winograd = {}) {
     return engine.pack(random_floats(n * k, ++seed_).data(), n, k, WeightForm{winograd});

@@ -102,6 +102,22 @@ OCTO: dict[str, Any] = {
     "diffusion_steps": 6,
     "max_horizon": 4,
 }
+OPENVLA_SIZES = {"dim_model": 32, "heads": 4, "feedforward": 48, "encoder_layers": 3, "decoder_layers": 2}
+OPENVLA: dict[str, Any] = {
+    "image_sizes": [16, 16],
+    "timm_model_args.featurizer.embed_dim": 24,
+    "timm_model_args.featurizer.num_heads": 3,
+    "timm_model_args.featurizer.patch_size": 4,
+    "timm_model_args.fused_featurizer.embed_dim": 16,
+    "timm_model_args.fused_featurizer.depth": 2,
+    "timm_model_args.fused_featurizer.num_heads": 2,
+    "timm_model_args.fused_featurizer.patch_size": 4,
+    "text_config.vocab_size": 704,
+    "text_config.num_key_value_heads": 2,
+    "n_action_bins": 32,
+    "max_language_tokens": 40,
+    "shard_bytes": 60_000,
+}
 # Views of 6 x 10 patches in windows of 4: those at the borders are smaller.
 VIEWS = (Camera("front", 48, 80), Camera("back", 48, 80))
 DRIVING: dict[str, Any] = {
@@ -120,7 +136,11 @@ DRIVING: dict[str, Any] = {
     "text_config.vocab_size": 600,
 }
 DRIVING_SIZES = {**SIZES, "encoder_layers": 3, "decoder_layers": 3}
-ROBOTS = {"minddrive": {"state_dim": 8, "action_dim": 4}, "orion": {"state_dim": 8, "action_dim": 4}}
+ROBOTS = {
+    "minddrive": {"state_dim": 8, "action_dim": 4},
+    "orion": {"state_dim": 8, "action_dim": 4},
+    "openvla": {"state_dim": 0, "action_dim": 7},
+}
 # Cameras, sizes and settings of a policy.
 _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "act": (CAMERAS, SIZES, {}),
@@ -132,6 +152,7 @@ _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "turbovla": (CAMERAS, SIZES, TURBOVLA),
     "turbovla_so101": (CAMERAS, SIZES, TURBOVLA),
     "minddrive": (VIEWS, DRIVING_SIZES, {**DRIVING, "adapter_rank": 3}),
+    "openvla": ((Camera("image", 20, 28),), OPENVLA_SIZES, OPENVLA),
     "orion": (VIEWS, DRIVING_SIZES, {**DRIVING, "latent_dim": 6, "planner_width": 24}),
 }
 

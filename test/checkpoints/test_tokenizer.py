@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 from vla_simd_ros.checkpoints import CheckpointError, InstructionError, Tokenizer
+from vla_simd_ros.checkpoints.prompt import Prompt
 from vla_simd_ros.checkpoints.synthesis.byte_vocabulary import byte_tokenizer
+from vla_simd_ros.checkpoints.synthesis.llama_vocabulary import llama_tokenizer
 from vla_simd_ros.checkpoints.synthesis.vocabulary import t5_tokenizer
 from vla_simd_ros.checkpoints.tokenizer import load_tokenizer
 
@@ -201,3 +204,59 @@ def test_single_tokens_by_name(bytes_folder: Path) -> None:
 def test_the_longest_instruction_has_at_least_a_token(bytes_folder: Path) -> None:
     with pytest.raises(CheckpointError, match=r"longest instruction is 0 tokens, expected at least 1$"):
         load_tokenizer([bytes_folder], 0)
+
+
+QUESTION = Prompt(begin="<s>", before="In: What ", after="?\nOut:", lower_case=True)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("llama")
+    (folder / "tokenizer.json").write_text(json.dumps(llama_tokenizer(700)), encoding="utf-8")
+    return folder
+
+
+def prompt_tokenizer(folder: Path, longest: int = 40) -> Tokenizer:
+    return load_tokenizer([folder], longest, prompt=QUESTION)
+
+
+def test_a_prompt_is_one_text_around_the_instruction(llama: Path) -> None:
+    tokenizer = prompt_tokenizer(llama)
+    library = tokenizers.Tokenizer.from_file(str(llama / "tokenizer.json"))
+    # What the library puts in front of a text itself is the mark.
+    assert tokenizer.encode("Open the Drawer") == library.encode("In: What open the drawer?\nOut:").ids
+    assert tokenizer.encode("Open")[0] == tokenizer.token_id("<s>") == 1
+    assert tokenizer.vocabulary_size == 701
+
+
+def test_a_long_prompt_loses_words_of_its_instruction(llama: Path) -> None:
+    whole = prompt_tokenizer(llama).tokenize("open the drawer and take the cup")
+    assert not whole.truncated
+    tokenizer = prompt_tokenizer(llama, len(whole.ids) - 1)
+    cut = tokenizer.tokenize("open the drawer and take the cup")
+    assert (cut.ids, cut.truncated) == (tokenizer.encode("open the drawer and take the"), True)
+
+
+def test_a_long_word_is_cut(llama: Path) -> None:
+    around = len(prompt_tokenizer(llama)._ids(""))  # type: ignore[attr-defined]
+    tokenizer = prompt_tokenizer(llama, around + 1)
+    cut = tokenizer.tokenize("#" * 30)
+    assert cut.truncated
+    assert len(cut.ids) <= around + 1
+    assert cut.ids[-1] == tokenizer.encode("a")[-1]
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\n"])
+def test_a_prompt_needs_an_instruction(llama: Path, text: str) -> None:
+    with pytest.raises(InstructionError, match="is empty, expected a sentence"):
+        prompt_tokenizer(llama).tokenize(text)
+
+
+def test_a_prompt_needs_room_for_an_instruction(llama: Path) -> None:
+    with pytest.raises(CheckpointError, match="the longest prompt is 9 tokens, expected more than the"):
+        prompt_tokenizer(llama, 9)
+
+
+def test_a_prompt_needs_its_mark(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="has no token '<s>'"):
+        prompt_tokenizer(folder)

@@ -105,6 +105,21 @@ def _convolution(
     return build
 
 
+def _resample(height: int, width: int, channels: int, axis: int, places: int) -> Callable[[Sample], Tensor]:
+    """Sums of three neighbours, some of them beyond what a byte holds."""
+
+    def build(s: Sample) -> Tensor:
+        image = s.input(s.rng.integers(0, 256, (height, width, channels), dtype=np.uint8))
+        size = (height, width)[axis]
+        first = s.rng.integers(0, size - 2, places).astype(np.int32)
+        weights = np.round(s.rng.normal(0.33, 0.2, (places, 3)) * 2**22).astype(np.int32)
+        x = s.b.resample(image, s.fixed(first), s.fixed(weights), axis=axis, name="bytes")
+        offset, divisor = (s.fixed(np.full(channels, value, np.float32)) for value in (0, 1 / 255))
+        return s.b.normalize_image(x, offset, divisor, name="y0")
+
+    return build
+
+
 def _computed_table(s: Sample) -> Tensor:
     table = s.b.activation("tanh", s.given(5, 13), name="table")
     return s.b.embedding(table, s.fixed(np.array([4, 0, 0, 3, 4, 1], np.int32)), name="y0")
@@ -175,6 +190,9 @@ SAMPLES: dict[str, Callable[[Sample], Tensor]] = {
     "transpose 210": lambda s: s.b.transpose(s.given(3, 5, 17), (2, 1, 0), name="y0"),
     "resize up": lambda s: s.b.resize(s.given(5, 7, 9), 13, 15, name="y0"),
     "resize down": lambda s: s.b.resize(s.given(11, 9, 17), 4, 7, name="y0"),
+    "resample down": _resample(9, 7, 3, 0, 5),
+    "resample across": _resample(6, 11, 3, 1, 13),
+    "resample wide lines": _resample(5, 130, 3, 0, 4),
     "resize of one pixel": lambda s: s.b.resize(s.given(1, 1, 3), 2, 3, name="y0"),
     "conv 1x5": _convolution((1, 16, 24), (40, 1, 5), 1, ((0, 0), (2, 2))),
     "conv 1x3 stride 2": _convolution((1, 16, 24), (40, 1, 3), (1, 2), ((0, 0), (1, 1))),

@@ -56,6 +56,18 @@ CONV = {"stride": 1, "padding": 1, "dilation": 1}
         (op("transpose", t(3, 4), axes=(1, 0)), 0, 12 + 12),
         (op("resize", t(2, 2, 3), height=4, width=2), 9 * 24, 12 + 24),
         (op("concat", t(3, 4), t(1, 4), axis=0), 0, 16 + 16),
+        # Bytes: a quarter of what other elements take.
+        (
+            op(
+                "resample",
+                t(8, 2, 2, dtype=DType.U8),
+                t(4, dtype=DType.I32),
+                t(4, 3, dtype=DType.I32),
+                axis=0,
+            ),
+            2 * 3 * 16,
+            32 // 4 + 4 + 12 + 16 // 4,
+        ),
     ],
 )
 def test_costs(operation: Op, flops: int, elements: int) -> None:

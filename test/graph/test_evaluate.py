@@ -258,6 +258,27 @@ def test_resize_interpolates_between_centres(size: tuple[int, int]) -> None:
         np.testing.assert_allclose(got[i, j], upper * (1 - down) + lower * down)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_resampled_pixels_are_rounded_sums_of_neighbours(axis: int) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 256, (6, 5, 2)).astype(np.uint8)
+    first = np.array([0, 3, 1], np.int32)
+    share = np.array([[0.5, 0.5], [1.25, -0.25], [-0.125, 1.125]])
+    got = run("resample", x, first, (share * 2**22).astype(np.int32), axis=axis)
+    lines = np.moveaxis(x, axis, 0)
+    exact = np.stack([share[i, 0] * lines[f] + share[i, 1] * lines[f + 1] for i, f in enumerate(first)])
+    expected = np.moveaxis(np.clip(np.floor(exact + 0.5), 0, 255), 0, axis)
+    assert got.dtype == np.uint8
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_neighbours_outside_an_image_are_refused() -> None:
+    x, weights = np.zeros((4, 4, 3), np.uint8), np.zeros((1, 2), np.int32)
+    for first, message in ((3, "the last neighbour 4 at place 0"), (-1, "the first neighbour -1 at place 0")):
+        with pytest.raises(IndexError, match=f"{message} is outside the axis of 4 rows"):
+            run("resample", x, np.array([first], np.int32), weights, axis=0)
+
+
 @pytest.mark.parametrize(("heads", "kv_heads"), [(1, 1), (4, 4), (4, 2)])
 @pytest.mark.parametrize("biased", [False, True])
 def test_attention(heads: int, kv_heads: int, biased: bool) -> None:

@@ -75,6 +75,12 @@ def test_result_shapes(
     assert infer(kind, inputs, attrs) == (shape, DType.F32)
 
 
+def test_resampled_images_stay_bytes() -> None:
+    operands = t(7, 9, 3, dtype=U8), t(4, dtype=I32), t(4, 5, dtype=I32)
+    assert infer("resample", operands, {"axis": 0}) == ((4, 9, 3), U8)
+    assert infer("resample", operands, {"axis": 1}) == ((7, 4, 3), U8)
+
+
 def test_views_keep_the_dtype() -> None:
     ids = t(6, dtype=I32)
     assert infer("slice", (ids,), {"axis": 0, "start": 0, "stop": 2}) == ((2,), I32)
@@ -82,6 +88,7 @@ def test_views_keep_the_dtype() -> None:
 
 
 X = t(3, 4, name="x")
+BYTES = t(3, 4, 3, dtype=U8)
 REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("sort", (X,), {}, "unknown operation kind 'sort', expected one of activation, append, attention"),
     ("linear", (X,), LINEAR, "got 1 inputs, expected 6 (x weight bias?"),
@@ -158,6 +165,16 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("transpose", (t(4),), {"axes": (0,)}, "expected two or three axes"),
     ("resize", (X,), {"height": 1, "width": 1}, "expected an image [H, W, C] of float32"),
     ("resize", (t(2, 3, 4),), {"height": 0, "width": 5}, "a size of 0x5; expected at least 1x1"),
+    (
+        "resample",
+        (X, t(2, dtype=I32), t(2, 2, dtype=I32)),
+        {"axis": 0},
+        "expected an image [H, W, C] of uint8",
+    ),
+    ("resample", (BYTES, t(2, dtype=I32), t(2, 2, dtype=I32)), {"axis": 2}, "axis is 2; expected 0 or 1"),
+    ("resample", (BYTES, t(3, dtype=I32), t(2, 2, dtype=I32)), {"axis": 0}, "expected first [n] and weights"),
+    ("resample", (BYTES, t(2, dtype=I32), t(2, 4, dtype=I32)), {"axis": 0}, "with at most 3 taps"),
+    ("resample", (BYTES, t(2, dtype=I32), t(2, 2)), {"axis": 0}, "expected first [n] and weights"),
     ("binary", (X, X), {"op": "pow"}, "op 'pow' is unknown, expected add, sub, mul, div"),
     ("activation", (X,), {"fn": "none"}, "fn 'none' is unknown"),
     ("layer_norm", (X, t(3), t(4)), {"eps": 1e-5}, "expected parameters [4]"),

@@ -63,7 +63,8 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         data["actions_float32"],
         data["actions_float64"],
     )
-    (folder / "model.safetensors").unlink()
+    for weights in folder.glob("*.safetensors"):
+        weights.unlink()
 
 
 def _cases(data: Any, num_steps: int | None) -> list[Case]:
@@ -87,6 +88,7 @@ def test_every_policy_has_golden_files() -> None:
         "impact_tokens",
         "minddrive",
         "octo",
+        "openvla",
         "orion",
         "smolvla",
         "turbovla",

@@ -75,7 +75,7 @@ def _chosen(folder: Path, config: Mapping[str, Any], where: Path, sets: Mapping[
     if config.get(_KEY) is None:
         if len(sets) != 1:
             raise CheckpointError(
-                f"{where}: has the statistics of {len(sets)} data sets; name that of your robot as '{_KEY}' in "
+                f"{where}: has the statistics of {len(sets)} data sets; name your robot's as '{_KEY}' in "
                 f"{folder / 'config.json'}: {names}"
             )
         return next(iter(sets))

@@ -85,6 +85,11 @@ class Tokenizer:
         """One more than the largest id this tokenizer can give."""
         return max(self._backend.get_vocab(with_added_tokens=True).values()) + 1
 
+    @property
+    def word_count(self) -> int:
+        """The same without tokens that were added to the model's own."""
+        return max(self._backend.get_vocab(with_added_tokens=False).values()) + 1
+
     def encode(self, text: str) -> list[int]:
         """Token ids of ``text`` with its marks. Raises `InstructionError` for a text without content, if the
         model knows no such text."""

@@ -33,7 +33,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "make-checkpoint",
         help="write a random checkpoint in the format of a trained one",
-        description="Write a LeRobot pretrained_model folder of random weights, the same for the same seed.",
+        description="Write a folder of random weights as LeRobot, or OpenVLA's authors, lay it out; the same for "
+        "the same seed.",
     )
     parser.add_argument("policy", choices=POLICY_TYPES, help="policy to make")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="new folder to write")
@@ -43,28 +44,30 @@ def add_parser(commands: Any) -> None:
         type=_cameras,
         metavar="NAME[:HxW],...",
         help="cameras in the policy's order; 'none' for none (default: front,wrist; octo: primary,wrist; "
-        "minddrive and orion: six)",
+        "minddrive and orion: six; openvla: image)",
     )
     parser.add_argument(
         "--image-size",
         type=image_size,
         metavar="HxW",
         help="pixels of cameras without a size of their own (default: 480x640; octo: 256x256 and "
-        "128x128; minddrive and orion: 160x320, full size 320x640)",
+        "128x128; minddrive and orion: 160x320, full size 320x640; openvla: 224x224)",
     )
     parser.add_argument(
-        "--state-dim", type=int, help="width of the robot's state (default: 6; octo: none, a vehicle's is 8)"
+        "--state-dim",
+        type=int,
+        help="width of the robot's state (default: 6; octo, openvla: none; a vehicle's is 8)",
     )
     parser.add_argument(
         "--env-state-dim", type=int, default=0, help="width of the environment's state (default: 0)"
     )
     parser.add_argument(
-        "--action-dim", type=int, help="width of an action (default: 6; octo: 7, a vehicle's is 4)"
+        "--action-dim", type=int, help="width of an action (default: 6; octo, openvla: 7; a vehicle's is 4)"
     )
     parser.add_argument(
         "--full-size",
         action="store_true",
-        help=f"the published sizes, also of {' and '.join(SCALED_DOWN)}, which are scaled down otherwise",
+        help=f"the published sizes, also of {', '.join(SCALED_DOWN)}, which are scaled down otherwise",
     )
     parser.add_argument("--dtype", choices=DTYPES, default="fp32", help="stored weights (default: fp32)")
     sizes = parser.add_argument_group("sizes", "as far as the policy has them; its own where not given")

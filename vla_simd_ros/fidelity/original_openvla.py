@@ -1,4 +1,5 @@
-"""OpenVLA as its authors published it for the transformers library, which the package ``vla-arena`` carries."""
+"""OpenVLA as its authors published it for the transformers library, which the package ``vla-arena``
+carries."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class OriginalOpenVla:
             from PIL import Image
 
             config, model, processing = (
-                _published(name)
+                published(name)
                 for name in ("configuration_prismatic", "modeling_prismatic", "processing_prismatic")
             )
         except ImportError as error:
@@ -57,7 +58,9 @@ class OriginalOpenVla:
         with _towers(checkpoint, model):
             settings = config.OpenVLAConfig(**_fields(checkpoint), attn_implementation="eager")
             self._model = model.OpenVLAForActionPrediction(settings).eval().to(self._dtype)
-        stored = {name: torch.from_numpy(checkpoint.weights[name]).to(self._dtype) for name in checkpoint.weights}
+        stored = {
+            name: torch.from_numpy(checkpoint.weights[name]).to(self._dtype) for name in checkpoint.weights
+        }
         self._model.load_state_dict(stored, strict=True)
         self._images = processing.PrismaticImageProcessor(
             **read_json_object(checkpoint.folder / PREPROCESSOR_CONFIG)
@@ -110,8 +113,9 @@ def _prompt(checkpoint: Checkpoint, instruction: str) -> list[int]:
     return ids
 
 
-def _published(name: str) -> ModuleType:
-    """A module of the published code, without the rest of its package, which imports what robots' data take."""
+def published(name: str) -> ModuleType:
+    """A module of the published code, without the rest of its package, which imports what robots' data
+    take."""
     if _PACKAGE not in sys.modules:
         found = importlib.util.find_spec("vla_arena")
         if found is None or not found.submodule_search_locations:
@@ -150,16 +154,22 @@ def _towers(checkpoint: Checkpoint, model: ModuleType) -> Iterator[None]:
 
     sizes = checkpoint.config.get("timm_model_args", {})
     names = ("featurizer", "fused_featurizer")
-    args = dict(zip(checkpoint.config["timm_model_ids"], (sizes.get(name, {}) for name in names), strict=False))
+    args = dict(
+        zip(checkpoint.config["timm_model_ids"], (sizes.get(name, {}) for name in names), strict=False)
+    )
     side = checkpoint.config["image_sizes"][0]
 
     def made(name: str, **given: Any) -> Any:
         return timm.create_model(name, **{**given, "img_size": side, **args[name]})
 
-    # Nothing is tied; later versions of the transformers library call this with more than the code expects.
-    untied = mock.patch.object(model.PrismaticForConditionalGeneration, "tie_weights", lambda *_, **__: None)
-    with untied, mock.patch.object(model, "timm", _Replaced(timm, create_model=made)):
+    with untied(model), mock.patch.object(model, "timm", _Replaced(timm, create_model=made)):
         yield
+
+
+def untied(model: ModuleType) -> contextlib.AbstractContextManager[object]:
+    """No weights are tied: later versions of the transformers library ask for it with more than the code
+    takes."""
+    return mock.patch.object(model.PrismaticForConditionalGeneration, "tie_weights", lambda *_, **__: None)
 
 
 @contextlib.contextmanager

@@ -168,11 +168,12 @@ def _asking_token(checkpoint: Checkpoint, config: OpenVlaConfig) -> int:
     """The token behind the prompt. Raises CheckpointError where the tokenizer's words are not the
     network's."""
     tokenizer = checkpoint.tokenizer()
-    known = tokenizer.vocabulary_size
-    if not config.words <= known <= config.vocabulary:
+    words, known = tokenizer.word_count, tokenizer.vocabulary_size
+    if words != config.words or known > config.vocabulary:
         raise CheckpointError(
-            f"{tokenizer.source}: has {known} tokens, expected {config.words} to {config.vocabulary}: "
-            "text_config.vocab_size of config.json, less at most pad_to_multiple_of"
+            f"{tokenizer.source}: has {words} words and {known} tokens, expected {config.words} words "
+            f"(text_config.vocab_size of config.json less pad_to_multiple_of) and at most "
+            f"{config.vocabulary} tokens"
         )
     return tokenizer.token_id(_SPACE)
 

@@ -6,7 +6,7 @@ import pytest
 from vla_simd_ros.executors.reference_executor import run_graph
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, DType, Lifetime
-from vla_simd_ros.policies.blocks.image_geometry import centre_crop, smoothly_resized
+from vla_simd_ros.policies.blocks.image_geometry import bicubic, centre_crop, smoothly_resized
 
 
 def resized(image: Array, height: int, width: int) -> Array:
@@ -61,3 +61,28 @@ def test_the_crop_is_in_the_middle(size: tuple[int, int], start: tuple[int, int]
     np.testing.assert_array_equal(
         run_graph(graph, {"x": image})[graph.outputs["y"]], image[top : top + height, left : left + width]
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [((30, 40), (14, 14)), ((9, 13), (28, 30)), ((17, 17), (17, 5)), ((12, 20), (12, 33)), ((3, 2), (7, 7))],
+    ids=str,
+)
+def test_bicubic_pixels_are_those_of_pillow(size: tuple[int, int], wanted: tuple[int, int]) -> None:
+    image_library = pytest.importorskip("PIL.Image")
+    image = np.random.default_rng(4).integers(0, 256, (*size, 3)).astype(np.uint8)
+    b = Builder()
+    x = b.input("x", image.shape, DType.U8, Lifetime.QUERY)
+    y = bicubic(b, x, *wanted, name="y")
+    b.output("y", y)
+    expected = image_library.fromarray(image)
+    # One side after the other: which goes first depends on the library's version.
+    for height, width in ((size[0], wanted[1]), wanted):
+        expected = expected.resize((width, height), image_library.Resampling.BICUBIC)
+    np.testing.assert_array_equal(run_graph(b.graph(), {"x": image})[y], np.asarray(expected))
+
+
+def test_an_image_of_the_wanted_size_is_left_alone() -> None:
+    b = Builder()
+    x = b.input("x", (5, 6, 3), DType.U8, Lifetime.QUERY)
+    assert bicubic(b, x, 5, 6, name="y") is x

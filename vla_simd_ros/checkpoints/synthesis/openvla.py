@@ -247,7 +247,7 @@ def _add_block(make: WeightMaker, layer: str, width: int, hidden: int, scaled: b
 def _add_projector(make: WeightMaker, seen: int, width: int, fused: bool) -> None:
     widths = [seen, 4 * seen, width, width] if fused else [seen, width, width]
     for index, (inputs, outputs) in enumerate(pairwise(widths), 1):
-        add_linear(make, f"projector.fc{index}", inputs, outputs, gain=1.5)
+        add_linear(make, f"projector.fc{index}", inputs, outputs, gain=2.5)
 
 
 def _add_language_model(make: WeightMaker, config: dict[str, Any]) -> None:
