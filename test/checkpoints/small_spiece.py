@@ -33,3 +33,23 @@ def train(sentences: list[str], pieces: int, **settings: float) -> bytes:
         **settings,
     )
     return out.getvalue()
+
+
+def train_llama(sentences: list[str], pieces: int) -> bytes:
+    """A model of merged pairs with Llama's special tokens and settings."""
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter([*corpus(), *sentences * _TIMES]),
+        model_writer=out,
+        vocab_size=pieces,
+        model_type="bpe",
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    return out.getvalue()

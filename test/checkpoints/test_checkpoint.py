@@ -120,7 +120,8 @@ def test_options(folder: Path, edit: Edit) -> None:
 
 def test_no_tokenizer(folder: Path) -> None:
     with pytest.raises(
-        CheckpointError, match=r"no tokenizer.json, spiece.model or vocab.txt in .*act or .*text_encoder"
+        CheckpointError,
+        match=r"no tokenizer.json, spiece.model, tokenizer.model or vocab.txt in .*act or .*text_encoder",
     ):
         load_checkpoint(folder).tokenizer()
 

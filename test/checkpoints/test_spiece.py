@@ -11,10 +11,10 @@ import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
-from small_spiece import corpus, train
+from small_spiece import corpus, train, train_llama
 
 from vla_simd_ros.checkpoints import CheckpointError
-from vla_simd_ros.checkpoints.spiece import read_sentencepiece_tokenizer
+from vla_simd_ros.checkpoints.spiece import read_llama_tokenizer, read_sentencepiece_tokenizer
 from vla_simd_ros.checkpoints.synthesis.vocabulary import t5_tokenizer
 from vla_simd_ros.checkpoints.tokenizer import Tokenizer, load_tokenizer
 
@@ -124,3 +124,28 @@ def test_another_kind_of_model(tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError, match=r"model type 2, expected 1 \(unigram\)"):
         read_sentencepiece_tokenizer(path)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A tokenizer.model, and what the library makes of it."""
+    proto = train_llama(INSTRUCTIONS, 900)
+    path = tmp_path_factory.mktemp("llama") / "tokenizer.model"
+    path.write_bytes(proto)
+    return path, sentencepiece.SentencePieceProcessor(model_proto=proto)
+
+
+@pytest.mark.parametrize("text", [*INSTRUCTIONS, "In: What action should the robot take to open it?\nOut:"])
+def test_llama_ids_are_those_of_the_library(llama: tuple[Path, Any], text: str) -> None:
+    path, library = llama
+    tokenizer = load_tokenizer([path.parent], 1000)
+    assert tokenizer.encode(text) == library.encode(text)
+    assert (tokenizer.word_count, tokenizer.token_id("<s>"), tokenizer.source) == (900, 1, path)
+
+
+def test_one_kind_of_model_is_not_taken_for_the_other(llama: tuple[Path, Any], folder: Path) -> None:
+    path, _ = llama
+    with pytest.raises(CheckpointError, match=r"model type 2, expected 1 \(unigram\)"):
+        read_sentencepiece_tokenizer(path)
+    with pytest.raises(CheckpointError, match=r"model type 1, expected 2 \(byte-pair encoding\)"):
+        read_llama_tokenizer(folder / "spiece.model")

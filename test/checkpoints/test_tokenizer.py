@@ -119,7 +119,9 @@ def test_second_folder(folder: Path, tmp_path: Path) -> None:
 
 
 def test_no_files(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no tokenizer\.json, spiece\.model or vocab\.txt in"):
+    with pytest.raises(
+        CheckpointError, match=r"no tokenizer\.json, spiece\.model, tokenizer\.model or vocab\.txt in"
+    ):
         load_tokenizer([tmp_path], 32)
 
 

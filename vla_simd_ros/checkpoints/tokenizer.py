@@ -13,10 +13,11 @@ from vla_simd_ros.checkpoints import wordpiece
 from vla_simd_ros.checkpoints.errors import CheckpointError, InstructionError
 from vla_simd_ros.checkpoints.json_file import read_json_object
 from vla_simd_ros.checkpoints.prompt import Prompt
-from vla_simd_ros.checkpoints.spiece import read_sentencepiece_tokenizer
+from vla_simd_ros.checkpoints.spiece import read_llama_tokenizer, read_sentencepiece_tokenizer
 
 TOKENIZER_JSON = "tokenizer.json"
 SPIECE_MODEL = "spiece.model"
+LLAMA_MODEL = "tokenizer.model"
 VOCABULARY = "vocab.txt"
 END_OF_TEXT = "</s>"
 
@@ -46,8 +47,8 @@ class Marks:
         return " and ".join((*self.before, *self.after))
 
 
-# By the type of the model that splits words: T5's, BERT's, which frames an empty text too, and SmolVLM's,
-# which puts nothing around a text.
+# By the type of the model that splits words: T5's, BERT's, which frames an empty text too, and SmolVLM's and
+# Llama's, which put nothing around a text.
 _MARKS = {
     "Unigram": Marks((), (END_OF_TEXT,), may_be_empty=False),
     "WordPiece": Marks((wordpiece.BEGINNING,), (wordpiece.END,), may_be_empty=True),
@@ -165,7 +166,8 @@ def load_tokenizer(
                     return PromptTokenizer(backend, prompt, max_tokens, folder / name)
                 return Tokenizer(backend, marks, max_tokens, folder / name, ending)
     places = " or ".join(str(folder) for folder in tried)
-    raise CheckpointError(f"no {TOKENIZER_JSON}, {SPIECE_MODEL} or {VOCABULARY} in {places}{advice}")
+    *names, last = _READERS
+    raise CheckpointError(f"no {', '.join(names)} or {last} in {places}{advice}")
 
 
 def _mark(backend: tokenizers.Tokenizer, mark: str, source: Path) -> int:
@@ -196,6 +198,10 @@ def _read_spiece_model(path: Path) -> tuple[tokenizers.Tokenizer, Marks]:
     return read_sentencepiece_tokenizer(path), _MARKS["Unigram"]
 
 
+def _read_llama_model(path: Path) -> tuple[tokenizers.Tokenizer, Marks]:
+    return read_llama_tokenizer(path), _MARKS["BPE"]
+
+
 def _read_vocabulary(path: Path) -> tuple[tokenizers.Tokenizer, Marks]:
     return wordpiece.read_wordpiece_tokenizer(path), _MARKS["WordPiece"]
 
@@ -203,5 +209,6 @@ def _read_vocabulary(path: Path) -> tuple[tokenizers.Tokenizer, Marks]:
 _READERS = {
     TOKENIZER_JSON: _read_tokenizer_json,
     SPIECE_MODEL: _read_spiece_model,
+    LLAMA_MODEL: _read_llama_model,
     VOCABULARY: _read_vocabulary,
 }

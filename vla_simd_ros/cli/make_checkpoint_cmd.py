@@ -33,8 +33,8 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "make-checkpoint",
         help="write a random checkpoint in the format of a trained one",
-        description="Write a folder of random weights as LeRobot, or OpenVLA's authors, lay it out; the same for "
-        "the same seed.",
+        description="Write a folder of random weights, the same for the same seed, as LeRobot lays it out, "
+        "or as OpenVLA's authors do.",
     )
     parser.add_argument("policy", choices=POLICY_TYPES, help="policy to make")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="new folder to write")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from vla_simd_ros.checkpoints.synthesis import Camera, OptionError, Options, make_checkpoint
+from vla_simd_ros.checkpoints.synthesis import Camera, OptionError, Options, default_options, make_checkpoint
 from vla_simd_ros.checkpoints.synthesis.act import act_recipe
 from vla_simd_ros.checkpoints.synthesis.diffusion import diffusion_recipe
 from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
+from vla_simd_ros.checkpoints.synthesis.openvla import openvla_recipe
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 from vla_simd_ros.checkpoints.synthesis.turbovla import turbovla_recipe, turbovla_so101_recipe
 from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
@@ -254,3 +258,72 @@ def test_what_cannot_be_made(tmp_path: Any, policy: str, options: dict[str, Any]
     with pytest.raises(OptionError, match=complaint):
         make_checkpoint(policy, tmp_path / "out", Options(**options))
     assert not (tmp_path / "out").exists()
+
+
+OPENVLA = {
+    "image_sizes": [28, 28],
+    "timm_model_args.featurizer.embed_dim": 16,
+    "timm_model_args.featurizer.num_heads": 2,
+    "timm_model_args.fused_featurizer.embed_dim": 16,
+    "timm_model_args.fused_featurizer.num_heads": 2,
+    "timm_model_args.fused_featurizer.depth": 2,
+    "text_config.vocab_size": 704,
+    "text_config.num_key_value_heads": 2,
+    "n_action_bins": 16,
+}
+OPENVLA_SIZES = {"dim_model": 16, "heads": 2, "feedforward": 16, "encoder_layers": 2, "decoder_layers": 1}
+
+
+def openvla(**settings: Any) -> Recipe:
+    robot = dataclasses.replace(default_options("openvla"), sizes=OPENVLA_SIZES)
+    return openvla_recipe(dataclasses.replace(robot, settings={**OPENVLA, **settings}))
+
+
+def test_an_openvla_has_the_fields_of_a_published_folder() -> None:
+    recipe = openvla()
+    assert recipe.config["model_type"] == "openvla"
+    assert "type" not in recipe.config
+    assert recipe.config["pad_token_id"] == 640
+    assert recipe.preprocessor is recipe.postprocessor is None
+    action = recipe.config["norm_stats"]["random"]["action"]
+    assert (len(action["q01"]), action["mask"]) == (7, [True] * 6 + [False])
+    assert recipe.files["preprocessor_config.json"]["image_resize_strategy"] == "resize-naive"
+    # Words that stand for no action score next to nothing.
+    head = np.abs(recipe.tensors["language_model.lm_head.weight"]).mean(axis=1)
+    assert head[624:640].min() > 5 * max(head[:624].max(), head[640:].max())
+
+
+def test_weights_in_several_files_have_an_index(tmp_path: Path) -> None:
+    options = dataclasses.replace(default_options("openvla"), sizes=OPENVLA_SIZES)
+    options = dataclasses.replace(options, settings={**OPENVLA, "shard_bytes": 30_000})
+    parameters = make_checkpoint("openvla", tmp_path / "made", options)
+    index = json.loads((tmp_path / "made" / "model.safetensors.index.json").read_text())
+    files = sorted(path.name for path in (tmp_path / "made").glob("*.safetensors"))
+    assert len(files) > 3
+    assert files[0] == f"model-00001-of-{len(files):05}.safetensors"
+    assert sorted(set(index["weight_map"].values())) == files
+    assert index["metadata"]["total_size"] == 4 * parameters
+    assert not (tmp_path / "made" / "policy_preprocessor.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"text_config.vocab_size": 300}, "pad_to_multiple_of is 236, expected [0-9]+ or more"),
+        ({"text_config.num_key_value_heads": 3}, "num_key_value_heads is 3, expected a divisor of 2 heads"),
+        ({"n_action_bins": 640}, "n_action_bins is 640, expected 2 to 639"),
+        ({"image_sizes": [30, 30]}, r"expected a multiple of patch_size \(14\)"),
+        ({"timm_model_args.featurizer.depth": 1}, "depth 1, expected"),
+        ({"timm_model_args.featurizer.num_heads": 3}, "featurizer: width is 16, expected a multiple of 3"),
+        ({"timm_model_args.featurizer.mlp_ratio": 0.0}, "mlp_ratio is 0.0, expected a number above 0"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_openvla_sizes_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        openvla(**settings)
+
+
+def test_an_openvla_has_one_camera_and_no_state() -> None:
+    with pytest.raises(OptionError, match="openvla needs one camera, and takes no state"):
+        openvla_recipe(Options())

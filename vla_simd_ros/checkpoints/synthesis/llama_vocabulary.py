@@ -26,10 +26,8 @@ def llama_tokenizer(words: int) -> dict[str, Any]:
     single = [*_SPECIAL, *_BYTES, _SPACE, *CHARACTERS]
     merges = list(itertools.islice(_merges(), max(words - len(single), 0)))
     if words != len(single) + len(merges):
-        most = len(single) + sum(1 for _ in _merges())
-        raise OptionError(
-            f"text_config.vocab_size less pad_to_multiple_of is {words}, expected {len(single)} to {most}"
-        )
+        expected = f"{len(single)} or more" if words < len(single) else f"{len(single) + len(merges)} or less"
+        raise OptionError(f"text_config.vocab_size less pad_to_multiple_of is {words}, expected {expected}")
     tokens = [*single, *(first + second for first, second in merges)]
     return _document({token: index for index, token in enumerate(tokens)}, merges)
 
