@@ -148,6 +148,19 @@ TOWERS = {
     "n_action_bins": 32,
     "shard_bytes": 200_000,
 }
+PALIGEMMA = {
+    "image_resolution": [28, 28],
+    "paligemma.vision_config.hidden_size": 24,
+    "paligemma.vision_config.intermediate_size": 40,
+    "paligemma.vision_config.num_attention_heads": 3,
+    "paligemma.vision_config.patch_size": 7,
+    "paligemma.text_config.head_dim": 16,
+    "paligemma.text_config.vocab_size": 800,
+    "fast_words": 200,
+    "fast_skip_tokens": 16,
+    "max_decoding_steps": 24,
+    "tokenizer_max_length": 80,
+}
 TOWER_SIZES = {"dim_model": 48, "heads": 4, "feedforward": 80, "encoder_layers": 3, "decoder_layers": 2}
 ARM: dict[str, Any] = {"state_dim": 0, "action_dim": 7, "sizes": TOWER_SIZES}
 VEHICLE: dict[str, Any] = {"state_dim": 8, "action_dim": 4, "sizes": DRIVING_SIZES}
@@ -405,6 +418,36 @@ CASES = {
             **ARM,
         ),
         "pick up the small red cube and place it on the plate",
+    ),
+    "pi0_fast_two_cameras": Case(
+        "pi0_fast",
+        Options(
+            seed=91,
+            cameras=(Camera("front", 40, 56), Camera("wrist", 48, 30)),
+            sizes={**TOWER_SIZES, "chunk_size": 6},
+            settings=PALIGEMMA,
+        ),
+        "Put the tape into the box.",
+    ),
+    "pi0_fast_one_camera": Case(
+        "pi0_fast",
+        Options(
+            seed=92,
+            cameras=(Camera("top", 28, 28),),
+            state_dim=7,
+            action_dim=7,
+            dtype="bf16",
+            sizes={**TOWER_SIZES, "chunk_size": 9},
+            settings={
+                **PALIGEMMA,
+                "paligemma.text_config.num_key_value_heads": 2,
+                "n_action_steps": 8,
+                "fast_skip_tokens": 0,
+                "normalization_mapping.STATE": "QUANTILES",
+                "normalization_mapping.ACTION": "QUANTILES",
+            },
+        ),
+        "pick_up the small red cube\nand place it on the plate",
     ),
     "smolvla_two_cameras": Case(
         "smolvla",

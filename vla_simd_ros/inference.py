@@ -301,6 +301,7 @@ class Policy:
             prefix=prefix,
             decoder=self._decoder,
             instruction=self._instruction_tokens,
+            text=self._instruction,
             deadline=deadline,
         )
 
@@ -350,7 +351,10 @@ class Policy:
         inputs = observation_inputs(self.spec, self.blank_observation())
         if self._sampler is not None:
             inputs.update(self._sampler.prefix_inputs(None))
-        executable.run(Lifetime.QUERY, inputs)
+        given: Mapping[str, Array] = inputs
+        if self._decoder is not None:
+            given, length = self._decoder.prompted(inputs, self._instruction, length)
+        executable.run(Lifetime.QUERY, given)
         if self._sampler is not None:
             self._sampler.run(executable, self._sampler.blank_plan(), steps=1)
         if self._decoder is not None:

@@ -39,10 +39,11 @@ def make_request(
     prefix: Prefix | None = None,
     decoder: ActionDecoder | None = None,
     instruction: int | None = None,
+    text: str = "",
     deadline: float = math.inf,
 ) -> Request:
     """Check an observation and what else a query takes; see :meth:`vla_simd_ros.inference.Policy.query`. The
-    instruction has ``instruction`` tokens.
+    instruction ``text`` has ``instruction`` tokens.
 
     Raises InputError for what does not fit.
     """
@@ -55,4 +56,7 @@ def make_request(
     for name, value in (("noise", noise), ("num_steps", num_steps), ("prefix", prefix)):
         if value is not None:
             raise no_solver(spec.type, name)
-    return Request(values, tokens=None if decoder is None else decoder.plan(values, instruction, deadline))
+    if decoder is None:
+        return Request(values)
+    given, count = decoder.prompted(values, text, instruction)
+    return Request(given, tokens=decoder.plan(values, count, deadline))

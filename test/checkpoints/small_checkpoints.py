@@ -118,6 +118,27 @@ OPENVLA: dict[str, Any] = {
     "max_language_tokens": 40,
     "shard_bytes": 60_000,
 }
+PI0_FAST_SIZES = {
+    "dim_model": 32,
+    "heads": 4,
+    "feedforward": 48,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "chunk_size": 5,
+}
+PI0_FAST: dict[str, Any] = {
+    "image_resolution": [16, 16],
+    "paligemma.vision_config.hidden_size": 16,
+    "paligemma.vision_config.intermediate_size": 24,
+    "paligemma.vision_config.num_attention_heads": 2,
+    "paligemma.vision_config.patch_size": 4,
+    "paligemma.text_config.head_dim": 8,
+    "paligemma.text_config.vocab_size": 800,
+    "fast_words": 200,
+    "fast_skip_tokens": 16,
+    "max_decoding_steps": 12,
+    "tokenizer_max_length": 60,
+}
 # Views of 6 x 10 patches in windows of 4: those at the borders are smaller.
 VIEWS = (Camera("front", 48, 80), Camera("back", 48, 80))
 DRIVING: dict[str, Any] = {
@@ -153,6 +174,7 @@ _SMALL: dict[str, tuple[tuple[Camera, ...], dict[str, Any], dict[str, Any]]] = {
     "turbovla_so101": (CAMERAS, SIZES, TURBOVLA),
     "minddrive": (VIEWS, DRIVING_SIZES, {**DRIVING, "adapter_rank": 3}),
     "openvla": ((Camera("image", 20, 28),), OPENVLA_SIZES, OPENVLA),
+    "pi0_fast": (CAMERAS, PI0_FAST_SIZES, PI0_FAST),
     "orion": (VIEWS, DRIVING_SIZES, {**DRIVING, "latent_dim": 6, "planner_width": 24}),
 }
 

@@ -208,7 +208,7 @@ def test_the_longest_instruction_has_at_least_a_token(bytes_folder: Path) -> Non
         load_tokenizer([bytes_folder], 0)
 
 
-QUESTION = Prompt(begin="<s>", before="In: What ", after="?\nOut:", lower_case=True)
+QUESTION = Prompt(begin="<s>", before="In: What ", after="?\nOut:", cleaned=str.lower)
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def test_a_long_prompt_loses_words_of_its_instruction(llama: Path) -> None:
 
 
 def test_a_long_word_is_cut(llama: Path) -> None:
-    around = len(prompt_tokenizer(llama)._ids(""))  # type: ignore[attr-defined]
+    around = len(prompt_tokenizer(llama)._ids("", ""))  # type: ignore[attr-defined]
     tokenizer = prompt_tokenizer(llama, around + 1)
     cut = tokenizer.tokenize("#" * 30)
     assert cut.truncated

@@ -90,6 +90,7 @@ def test_every_policy_has_golden_files() -> None:
         "octo",
         "openvla",
         "orion",
+        "pi0_fast",
         "smolvla",
         "turbovla",
         "turbovla_so101",

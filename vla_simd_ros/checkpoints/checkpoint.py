@@ -34,7 +34,7 @@ _TOKEN_LIMITS = ("tokenizer_max_length", "max_language_tokens")
 SHARED_WEIGHTS = "shared_weights"
 """Field of config.json: the folder, seen from this one, of a checkpoint that has what is missing."""
 _EMPTY_CAMERA = "observation.images.empty_camera_"
-_NAMED_MODELS = ("language_backbone", "vlm_model_name")
+_NAMED_MODELS = ("language_backbone", "vlm_model_name", "text_tokenizer_name")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ OPENVLA = "openvla"
 CAMERA = "image"
 """The camera where ``input_features`` does not name it."""
 PROMPT = Prompt(
-    begin="<s>", before="In: What action should the robot take to ", after="?\nOut:", lower_case=True
+    begin="<s>", before="In: What action should the robot take to ", after="?\nOut:", cleaned=str.lower
 )
 _SIZES = "image_sizes"
 _NO_STATISTICS: Statistics = {}

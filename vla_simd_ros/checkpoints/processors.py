@@ -24,7 +24,7 @@ from vla_simd_ros.checkpoints.normalization import (
     make_normalizer,
     make_unnormalizer,
 )
-from vla_simd_ros.checkpoints.prompt import Prompt
+from vla_simd_ros.checkpoints.prompt import Prompt, in_one_line
 from vla_simd_ros.checkpoints.tensors import Array, TensorFile
 
 PREPROCESSOR = "policy_preprocessor.json"
@@ -36,10 +36,12 @@ _NORMALIZE = "normalizer_processor"
 _UNNORMALIZE = "unnormalizer_processor"
 _TOKENIZE = "tokenizer_processor"
 _NEW_LINE = "smolvla_new_line_processor"
-# Steps that move or reshape data for a tensor library and change no value.
-_NEUTRAL = ("to_batch_processor", "device_processor")
-_PRE_STEPS = (_RENAME, _NORMALIZE, _NEW_LINE, _TOKENIZE, *_NEUTRAL)
-_POST_STEPS = (_UNNORMALIZE, *_NEUTRAL)
+_STATE_PROMPT = "pi0_fast_prepare_state_tokenizer_processor_step"
+_RELATIVE, _ABSOLUTE = "relative_actions_processor", "absolute_actions_processor"
+# Steps that move or reshape data for a tensor library and change no value, and one for training alone.
+_NEUTRAL = ("to_batch_processor", "device_processor", "action_tokenizer_processor")
+_PRE_STEPS = (_RENAME, _NORMALIZE, _NEW_LINE, _STATE_PROMPT, _TOKENIZE, _RELATIVE, *_NEUTRAL)
+_POST_STEPS = (_UNNORMALIZE, _ABSOLUTE, *_NEUTRAL)
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ def _from_files(
 ) -> Processors:
     pre = _read_steps(folder / PREPROCESSOR, _PRE_STEPS)
     post = _read_steps(folder / POSTPROCESSOR, _POST_STEPS)
+    for name, entry in ((_RELATIVE, pre.get(_RELATIVE)), (_ABSOLUTE, post.get(_ABSOLUTE))):
+        _check_disabled(f"{folder}: step '{name}'", entry)
     declared = {**features_in, **features_out}
     before = _normalization(folder, PREPROCESSOR, pre, _NORMALIZE, declared)
     after = _normalization(folder, POSTPROCESSOR, post, _UNNORMALIZE, declared)
@@ -119,6 +123,7 @@ def _from_files(
         _rename_map(folder / PREPROCESSOR, pre.get(_RENAME, {})),
         _max_tokens(folder / PREPROCESSOR, pre.get(_TOKENIZE)),
         _NEW_LINE in pre,
+        _state_prompt(features_in) if _STATE_PROMPT in pre else None,
     )
 
 
@@ -145,6 +150,19 @@ def _read_steps(path: Path, known: tuple[str, ...]) -> dict[str, dict[str, Any]]
             raise CheckpointError(f"{where}: a second '{name}', expected one")
         steps[name] = entry
     return steps
+
+
+def _state_prompt(features_in: Mapping[str, Feature]) -> Prompt:
+    """That of pi0-FAST: every column of the state is a number of up to three digits."""
+    columns = sum(f.channels for f in features_in.values() if f.kind is FeatureKind.STATE)
+    return Prompt("<bos>", "Task: ", ", State: {state};\n", in_one_line, " ".join(["255"] * columns))
+
+
+def _check_disabled(where: str, entry: Mapping[str, Any] | None) -> None:
+    """A step that may be there, but not at work."""
+    config = {} if entry is None else json_file.field({"config": {}, **entry}, "config", dict, where)
+    if json_file.field({"enabled": False, **config}, "enabled", bool, where):
+        raise CheckpointError(f"{where}: enabled is true, expected false")
 
 
 def _normalization(

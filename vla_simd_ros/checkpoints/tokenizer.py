@@ -106,6 +106,10 @@ class Tokenizer:
         kept = pieces[: self.max_tokens - len(self._before) - len(self._after)]
         return TokenIds([*self._before, *kept, *self._after], len(kept) < len(pieces))
 
+    def words(self, text: str) -> list[int]:
+        """The token ids of ``text`` alone, without marks."""
+        return self._pieces(text)
+
     def token_id(self, token: str) -> int:
         """The id of one token. Raises `CheckpointError` if there is none of that name."""
         return _mark(self._backend, token, self.source)
@@ -124,7 +128,7 @@ class PromptTokenizer(Tokenizer):
     def __init__(self, backend: tokenizers.Tokenizer, prompt: Prompt, max_tokens: int, source: Path) -> None:
         super().__init__(backend, Marks((prompt.begin,), (), may_be_empty=False), max_tokens, source)
         self._prompt = prompt
-        least = len(self._ids(""))
+        least = len(self._ids("", prompt.widest_state))
         if max_tokens <= least:
             raise CheckpointError(
                 f"the longest prompt is {max_tokens} tokens, expected more than the {least} around an "
@@ -132,17 +136,21 @@ class PromptTokenizer(Tokenizer):
             )
 
     def tokenize(self, text: str) -> TokenIds:
-        """See :class:`Tokenizer`."""
+        """See :class:`Tokenizer`. Where the prompt tells the robot's state, it is the widest."""
         if not text.strip():
             raise InstructionError(f"instruction {text!r} is empty, expected a sentence")
-        ids, kept = self._ids(text), text
-        while len(ids) > self.max_tokens:
-            kept = kept.rstrip()[:-1] if len(kept.split()) == 1 else kept.rstrip().rpartition(" ")[0]
-            ids = self._ids(kept)
-        return TokenIds(ids, kept != text)
+        return self.prompt(text, self._prompt.widest_state, self.max_tokens)
 
-    def _ids(self, text: str) -> list[int]:
-        return [*self._before, *self._pieces(self._prompt.written(text))]
+    def prompt(self, text: str, state: str, most: int) -> TokenIds:
+        """The whole prompt in up to ``most`` tokens, the robot's state being ``state``."""
+        ids, kept = self._ids(text, state), text
+        while len(ids) > most and kept.strip():
+            kept = kept.rstrip()[:-1] if len(kept.split()) == 1 else kept.rstrip().rpartition(" ")[0]
+            ids = self._ids(kept, state)
+        return TokenIds(ids[:most], kept != text)
+
+    def _ids(self, text: str, state: str) -> list[int]:
+        return [*self._before, *self._pieces(self._prompt.written(text, state))]
 
 
 def load_tokenizer(

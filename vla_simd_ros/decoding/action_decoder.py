@@ -14,7 +14,7 @@ from vla_simd_ros.decoding.cached_model import SIZES, CachedModel, rows_for
 from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.executors.base import InputError, Runnable
 from vla_simd_ros.graph.ir import Array, Lifetime
-from vla_simd_ros.policies.base import ActionTokens, PolicySpec
+from vla_simd_ros.policies.base import ActionTokens, PolicySpec, PromptedTokens
 
 _DIRECT = "decodes no tokens, it computes its actions directly"
 
@@ -52,6 +52,15 @@ class ActionDecoder:
         self._spec = spec
         self._passes = passes
         self._decoder = options.make(tokens.count, clock)
+
+    def prompted(
+        self, values: Mapping[str, Array], text: str, instruction: int | None
+    ) -> tuple[Mapping[str, Array], int | None]:
+        """What the query program is given for an observation's ``values``, and how many tokens the
+        instruction ``text`` has in this query, of up to ``instruction``."""
+        if instruction is not None and isinstance(self.tokens, PromptedTokens):
+            return self.tokens.prompt(text, instruction, values)
+        return values, instruction
 
     def plan(
         self, values: Mapping[str, Array], instruction: int | None, deadline: float = math.inf

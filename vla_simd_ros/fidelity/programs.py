@@ -47,6 +47,7 @@ class InstructedPolicy:
     token_ids: npt.NDArray[np.int32] | None
     sampler: Sampler | None = None
     decoder: ActionDecoder | None = None
+    instruction: str = ""
 
     def run(self, executable: Runnable, case: Case) -> dict[str, Array]:
         """Run every program, the step program as often as it takes; the last outputs of each in the
@@ -112,6 +113,7 @@ class InstructedPolicy:
             prefix=case.prefix,
             decoder=self.decoder,
             instruction=None if self.token_ids is None else len(self.token_ids),
+            text=self.instruction,
         )
 
     def _with_instruction(self, request: Request) -> dict[str, Array]:
@@ -131,7 +133,7 @@ def instruct(checkpoint: Checkpoint, instruction: str, int8: str | Sequence[str]
     decoder = None
     if policy.action_tokens is not None:
         decoder = ActionDecoder(policy.spec, policy.action_tokens, _no_passes, _ONE_BY_ONE)
-    return InstructedPolicy(policy.spec, compiled, ids, make_sampler(policy, None), decoder)
+    return InstructedPolicy(policy.spec, compiled, ids, make_sampler(policy, None), decoder, instruction)
 
 
 def _no_passes(rows: int) -> Runnable:

@@ -164,6 +164,22 @@ class ActionTokens(Protocol):
         ...
 
 
+@runtime_checkable
+class PromptedTokens(ActionTokens, Protocol):
+    """Action tokens behind a prompt that tells the observed state too, so that every query has another one.
+
+    The graph of such a policy is built for as many tokens as the prompt has with the longest state. In the
+    place of ``state`` it has the QUERY inputs that :meth:`prompt` gives.
+    """
+
+    def prompt(
+        self, instruction: str, tokens: int, values: Mapping[str, Array]
+    ) -> tuple[Mapping[str, Array], int]:
+        """The inputs of the query program for an instruction, of the graph built for ``tokens`` tokens, and
+        how many of these the prompt has; ``values`` are those of the observation."""
+        ...
+
+
 class PolicyDefinition(Protocol):
     """A policy read from a checkpoint."""
 

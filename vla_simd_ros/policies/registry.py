@@ -16,6 +16,7 @@ from vla_simd_ros.policies.minddrive import MindDrivePolicy
 from vla_simd_ros.policies.octo import OctoPolicy
 from vla_simd_ros.policies.openvla import OpenVlaPolicy
 from vla_simd_ros.policies.orion import OrionPolicy
+from vla_simd_ros.policies.pi0_fast import Pi0FastPolicy
 from vla_simd_ros.policies.smolvla import SmolVlaPolicy
 from vla_simd_ros.policies.turbovla import TurboVlaPolicy
 from vla_simd_ros.policies.turbovla_config import FORMS
@@ -31,6 +32,7 @@ _POLICIES: dict[str, Callable[[Checkpoint], PolicyDefinition]] = {
     "minddrive": MindDrivePolicy,
     "orion": OrionPolicy,
     OPENVLA: OpenVlaPolicy,
+    "pi0_fast": Pi0FastPolicy,
 }
 POLICY_TYPES = tuple(_POLICIES)
 

@@ -12,7 +12,6 @@ import math
 import numpy as np
 
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint
-from vla_simd_ros.checkpoints.normalization import Normalizer
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.errors import GraphError
 from vla_simd_ros.graph.ir import DType, Graph, Lifetime, Tensor
@@ -20,7 +19,12 @@ from vla_simd_ros.policies.base import PolicySpec
 from vla_simd_ros.policies.blocks.image_geometry import letterboxed
 from vla_simd_ros.policies.blocks.llama import KeysValues, LlamaLayer
 from vla_simd_ros.policies.blocks.modules import linear
-from vla_simd_ros.policies.blocks.normalization import normalized_image, normalized_vector, unnormalized
+from vla_simd_ros.policies.blocks.normalization import (
+    normalized_image,
+    normalized_vector,
+    to_both_sides_of_zero,
+    unnormalized,
+)
 from vla_simd_ros.policies.blocks.siglip import Siglip
 from vla_simd_ros.policies.smolvla_config import read_smolvla_config
 from vla_simd_ros.policies.smolvla_sizes import BODY, CONNECTOR, EXPERT, TEXT, VISION
@@ -115,7 +119,7 @@ class SmolVlaPolicy:
         channels, height, width = feature.shape
         with b.block("preprocess"):
             image = b.input(f"image.{camera}", (height, width, channels), DType.U8, Lifetime.QUERY)
-            normalizer = _to_both_sides_of_zero(self._checkpoint.normalizers[feature.name])
+            normalizer = to_both_sides_of_zero(self._checkpoint.normalizers[feature.name])
             x = normalized_image(b, image, normalizer, name=f"image.{camera}")
             if self._config.image_size is not None:
                 x = letterboxed(b, x, *self._config.image_size, _BLACK, name=f"image.{camera}.fitted")
@@ -259,13 +263,6 @@ class SmolVlaPolicy:
 def _joined(b: Builder, first: KeysValues, second: KeysValues) -> KeysValues:
     keys = b.concat([first.keys, second.keys], axis=0, name="self_attn.keys")
     return KeysValues(keys, b.concat([first.values, second.values], axis=0, name="self_attn.values"))
-
-
-def _to_both_sides_of_zero(normalizer: Normalizer) -> Normalizer:
-    """``normalizer`` followed by 2 y - 1."""
-    half = normalizer.divisor / np.float32(2)
-    shift = None if normalizer.shift is None else 2 * normalizer.shift
-    return Normalizer(normalizer.feature, normalizer.mode, normalizer.offset + half, half, shift)
 
 
 def _shuffled(patches: int, side: int) -> np.ndarray:

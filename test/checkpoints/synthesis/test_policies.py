@@ -16,6 +16,7 @@ from vla_simd_ros.checkpoints.synthesis.act import act_recipe
 from vla_simd_ros.checkpoints.synthesis.diffusion import diffusion_recipe
 from vla_simd_ros.checkpoints.synthesis.impact import impact_recipe
 from vla_simd_ros.checkpoints.synthesis.openvla import openvla_recipe
+from vla_simd_ros.checkpoints.synthesis.pi0_fast import pi0_fast_recipe
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 from vla_simd_ros.checkpoints.synthesis.turbovla import turbovla_recipe, turbovla_so101_recipe
 from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
@@ -327,3 +328,60 @@ def test_openvla_sizes_that_do_not_fit_are_refused(settings: dict[str, Any], mes
 def test_an_openvla_has_one_camera_and_no_state() -> None:
     with pytest.raises(OptionError, match="openvla needs one camera, and takes no state"):
         openvla_recipe(Options())
+
+
+PI0_FAST = {
+    "image_resolution": [28, 28],
+    "paligemma.vision_config.hidden_size": 16,
+    "paligemma.vision_config.num_attention_heads": 2,
+    "paligemma.text_config.num_attention_heads": 2,
+    "paligemma.text_config.head_dim": 8,
+    "paligemma.text_config.vocab_size": 800,
+    "fast_words": 150,
+    "fast_skip_tokens": 16,
+}
+
+
+def pi0_fast(**settings: Any) -> Recipe:
+    return pi0_fast_recipe(Options(sizes=TINY, settings={**PI0_FAST, **settings}))
+
+
+def test_a_pi0_fast_has_its_tokenizers_and_lerobot_s_steps() -> None:
+    recipe = pi0_fast()
+    assert (recipe.config["chunk_size"], recipe.config["n_action_steps"]) == (4, 4)
+    assert "fast_words" not in recipe.config
+    fast = recipe.files["action_tokenizer/tokenizer.json"]["model"]
+    assert len(fast["vocab"]) == 150
+    assert len(recipe.files["tokenizer.json"]["model"]["vocab"]) == 800
+    assert recipe.preprocessor is not None
+    names = [step["registry_name"] for step in recipe.preprocessor]
+    assert names.index("normalizer_processor") < names.index("tokenizer_processor") < len(names) - 1
+    assert names[-1] == "device_processor"
+    # Words of FAST and the one that ends an answer score more than others.
+    table = np.abs(recipe.tensors["model.paligemma_with_expert.paligemma.lm_head.weight"]).mean(axis=1)
+    end = recipe.files["tokenizer.json"]["model"]["vocab"]["|"]
+    loud = {int(word) for word in np.flatnonzero(table > 2 * np.median(table))}
+    assert loud == {end, *range(800 - 16 - 150, 800 - 16)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"paligemma.text_config.vocab_size": 300}, "vocab_size is 300, expected [0-9]+ or more"),
+        ({"paligemma.text_config.head_dim": 7}, "2 heads of 7 with 1 for keys, expected"),
+        ({"paligemma.vision_config.hidden_size": 15}, "hidden_size is 15, expected a multiple of 2 heads"),
+        ({"paligemma.vision_config.patch_size": 0}, "patch_size is 0, expected 1 or more"),
+        ({"image_resolution": [28, 42]}, r"image_resolution is \[28, 42\], expected a square"),
+        ({"fast_words": 100}, "fast_words is 100, expected 121 to"),
+        ({"fast_words": 790}, r"fast_words is 790, expected at most vocab_size \(800\) less"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_pi0_fast_sizes_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        pi0_fast(**settings)
+
+
+def test_a_pi0_fast_needs_a_state() -> None:
+    with pytest.raises(OptionError, match="pi0_fast needs a camera and a state"):
+        pi0_fast_recipe(Options(state_dim=0))

@@ -6,7 +6,12 @@ import pytest
 from vla_simd_ros.executors.reference_executor import run_graph
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, DType, Lifetime
-from vla_simd_ros.policies.blocks.image_geometry import bicubic, centre_crop, smoothly_resized
+from vla_simd_ros.policies.blocks.image_geometry import (
+    bicubic,
+    centre_crop,
+    letterboxed,
+    smoothly_resized,
+)
 
 
 def resized(image: Array, height: int, width: int) -> Array:
@@ -86,3 +91,21 @@ def test_an_image_of_the_wanted_size_is_left_alone() -> None:
     b = Builder()
     x = b.input("x", (5, 6, 3), DType.U8, Lifetime.QUERY)
     assert bicubic(b, x, 5, 6, name="y") is x
+
+
+@pytest.mark.parametrize("size", [(6, 9), (9, 5), (7, 7), (4, 8)])
+def test_a_letterbox_in_the_middle_has_the_odd_line_below_and_on_the_right(size: tuple[int, int]) -> None:
+    image = np.random.default_rng(1).uniform(0, 1, (*size, 3)).astype(np.float32)
+
+    def boxed(centred: bool) -> Array:
+        b = Builder()
+        x = b.input("x", image.shape, DType.F32, Lifetime.QUERY)
+        y = letterboxed(b, x, 8, 8, -1.0, name="y", centred=centred)
+        b.output("y", y)
+        return run_graph(b.graph(), {"x": image})[y]
+
+    corner, middle = boxed(False), boxed(True)
+    missing = [int((corner == -1).all(axis=(2, axis)).sum()) for axis in (1, 0)]
+    moved = np.roll(corner, [-(count - count // 2) for count in missing], axis=(0, 1))
+    np.testing.assert_array_equal(middle, moved)
+    assert middle.shape == (8, 8, 3)

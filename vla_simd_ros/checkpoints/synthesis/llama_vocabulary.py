@@ -4,7 +4,7 @@ else."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from vla_simd_ros.checkpoints.synthesis.options import OptionError
@@ -12,8 +12,10 @@ from vla_simd_ros.checkpoints.synthesis.words import CHARACTERS, WORDS, syllable
 
 BEGINNING, END, UNKNOWN, PADDING = "<s>", "</s>", "<unk>", "<PAD>"
 _SPECIAL = (UNKNOWN, BEGINNING, END)
-_SPACE = "▁"
-_BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+SPACE = "▁"
+"""How a space before a word is written."""
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""The pieces that everything else is written in."""
 # What a question to a robot is made of.
 _QUESTION = ("In", "What", "action", "should", "robot", "take", "Out")
 
@@ -23,7 +25,7 @@ def llama_tokenizer(words: int) -> dict[str, Any]:
 
     Raises `OptionError` for fewer than bytes and characters take, or more than can be made.
     """
-    single = [*_SPECIAL, *_BYTES, _SPACE, *CHARACTERS]
+    single = [*_SPECIAL, *BYTES, SPACE, *CHARACTERS]
     merges = list(itertools.islice(_merges(), max(words - len(single), 0)))
     if words != len(single) + len(merges):
         expected = f"{len(single)} or more" if words < len(single) else f"{len(single) + len(merges)} or less"
@@ -33,17 +35,22 @@ def llama_tokenizer(words: int) -> dict[str, Any]:
 
 
 def _merges() -> Iterator[tuple[str, str]]:
-    """Pairs of pieces that become one, without repetition: each word grows letter by letter."""
+    return merged_words(itertools.chain(_QUESTION, WORDS, syllables(), pairs()))
+
+
+def merged_words(words: Iterable[str], mark: str = SPACE) -> Iterator[tuple[str, str]]:
+    """Pairs of pieces that become one, without repetition: each word grows letter by letter, behind a
+    ``mark``."""
     made = set()
-    for word in itertools.chain(_QUESTION, WORDS, syllables(), _pairs()):
-        for end in range(1, len(word) + 1):
-            piece = _SPACE + word[:end]
+    for word in words:
+        for end in range(1 if mark else 2, len(word) + 1):
+            piece = mark + word[:end]
             if piece not in made:
                 made.add(piece)
                 yield piece[:-1], piece[-1]
 
 
-def _pairs() -> Iterator[str]:
+def pairs() -> Iterator[str]:
     """Syllables after syllables, for a vocabulary of the published size."""
     first = list(itertools.islice(syllables(), 400))
     return (a + b for a in first for b in first)
@@ -73,8 +80,8 @@ def _document(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> dict
         "normalizer": {
             "type": "Sequence",
             "normalizers": [
-                {"type": "Prepend", "prepend": _SPACE},
-                {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE},
+                {"type": "Prepend", "prepend": SPACE},
+                {"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
             ],
         },
         "pre_tokenizer": None,
@@ -89,7 +96,7 @@ def _document(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> dict
         "decoder": {
             "type": "Sequence",
             "decoders": [
-                {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "},
+                {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
                 {"type": "ByteFallback"},
                 {"type": "Fuse"},
                 {"type": "Strip", "content": " ", "start": 1, "stop": 0},

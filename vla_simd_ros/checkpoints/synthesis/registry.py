@@ -18,6 +18,7 @@ from vla_simd_ros.checkpoints.synthesis.octo import OCTO_OPTIONS, octo_recipe
 from vla_simd_ros.checkpoints.synthesis.openvla import OPENVLA_OPTIONS, openvla_recipe
 from vla_simd_ros.checkpoints.synthesis.options import OptionError, Options
 from vla_simd_ros.checkpoints.synthesis.orion import orion_recipe
+from vla_simd_ros.checkpoints.synthesis.pi0_fast import pi0_fast_recipe
 from vla_simd_ros.checkpoints.synthesis.recipe import Recipe
 from vla_simd_ros.checkpoints.synthesis.smolvla import smolvla_recipe
 from vla_simd_ros.checkpoints.synthesis.turbovla import turbovla_recipe, turbovla_so101_recipe
@@ -34,9 +35,10 @@ _RECIPES: dict[str, Callable[[Options], Recipe]] = {
     "minddrive": minddrive_recipe,
     "orion": orion_recipe,
     "openvla": openvla_recipe,
+    "pi0_fast": pi0_fast_recipe,
 }
 POLICY_TYPES = tuple(_RECIPES)
-SCALED_DOWN = ("minddrive", "orion", "openvla")
+SCALED_DOWN = ("minddrive", "orion", "openvla", "pi0_fast")
 """Policies that are smaller than the published ones unless full size is asked for."""
 
 
@@ -46,7 +48,7 @@ def default_options(policy: str, full_size: bool = False) -> Options:
         return driving_options(full_size)
     if policy == "openvla":
         return replace(OPENVLA_OPTIONS, full_size=full_size)
-    return OCTO_OPTIONS if policy == "octo" else Options()
+    return OCTO_OPTIONS if policy == "octo" else Options(full_size=full_size)
 
 
 def make_checkpoint(policy: str, folder: str | Path, options: Options | None = None) -> int:

@@ -134,7 +134,7 @@ def processor_files() -> dict[str, Any]:
 def add_smolvlm(make: WeightMaker, prefix: str, config: dict[str, Any], layers: int) -> None:
     """Add the model under ``prefix``, with the first ``layers`` of its text layers."""
     text, vision = config["text_config"], config["vision_config"]
-    _add_vision(make, f"{prefix}.model.vision_model", vision)
+    add_siglip(make, f"{prefix}.model.vision_model", vision)
     width = text["hidden_size"]
     shuffled = vision["hidden_size"] * config["scale_factor"] ** 2
     # Embeddings of images and words are multiplied by the root of the width.
@@ -179,7 +179,8 @@ def add_rms_norm(make: WeightMaker, name: str, width: int) -> None:
     make.uniform(f"{name}.weight", (width,), 0.1, 1.0)
 
 
-def _add_vision(make: WeightMaker, name: str, config: dict[str, Any]) -> None:
+def add_siglip(make: WeightMaker, name: str, config: dict[str, Any]) -> None:
+    """A vision tower."""
     width, patch, inner = config["hidden_size"], config["patch_size"], config["intermediate_size"]
     inputs = 3 * patch**2
     make.spread(f"{name}.embeddings.patch_embedding.weight", (width, 3, patch, patch), 2 * inputs**-0.5)

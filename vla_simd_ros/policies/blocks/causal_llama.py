@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import KeyValueState, Tensor
-from vla_simd_ros.policies.blocks.llama import LlamaConfig, LlamaLayer, Rotary, rotary_tables
+from vla_simd_ros.policies.blocks.llama import (
+    LlamaConfig,
+    LlamaLayer,
+    Rotary,
+    llama_norm,
+    rotary_tables,
+)
 from vla_simd_ros.policies.weights import Weights
 
 
@@ -42,10 +48,24 @@ class CausalLlama:
             kept.states[index] = state
         return x
 
+    def read_at_once(
+        self, b: Builder, x: Tensor, positions: Tensor, kept: KeptTokens, part: str, bias: Tensor
+    ) -> None:
+        """Keep rows ``x`` at ``positions``, the first ones, each of which sees all of them but where ``bias``
+        [1, rows, rows] hides some. Blocks are named as by :meth:`read`."""
+        turn = self._rotary(b, positions, part)
+        for index, before in enumerate(kept.states):
+            layer = LlamaLayer(self._config, self._weights, f"layers.{index}")
+            with b.block(f"{part}.{index}"):
+                y = layer.input_norm(b, x)
+                own = layer.keys_values(b, y, turn)
+                queries = layer.queries(b, y, turn)
+                kept.states[index] = b.append(before, own.keys, own.values, positions, name="kept")
+                x = layer.attend(b, x, queries, own, bias, "self_attn")
+
     def normed(self, b: Builder, x: Tensor) -> Tensor:
         """What scores are computed from: ``x`` after all layers, normalized."""
-        weight = self._weights.constant(b, "norm.weight", self._config.width)
-        return b.rms_norm(x, weight, eps=self._config.eps, name="norm")
+        return llama_norm(b, x, self._weights, "norm", self._config, name="norm")
 
     def _rotary(self, b: Builder, positions: Tensor, part: str) -> Rotary:
         config = self._config

@@ -52,19 +52,24 @@ def bicubic(b: Builder, image: Tensor, height: int, width: int, *, name: str) ->
     return image
 
 
-def letterboxed(b: Builder, image: Tensor, height: int, width: int, border: float, *, name: str) -> Tensor:
+def letterboxed(
+    b: Builder, image: Tensor, height: int, width: int, border: float, *, name: str, centred: bool = False
+) -> Tensor:
     """A float image [H, W, C] scaled to fit, proportions kept, at the bottom and on the right of
-    [height, width, C]; the rest has the value ``border``."""
+    [height, width, C], or in the middle; the rest has the value ``border``."""
     old_height, old_width, channels = image.shape
     ratio = max(old_width / width, old_height / height)
     x = b.resize(image, int(old_height / ratio), int(old_width / ratio), name=f"{name}.scaled")
-    new_height, new_width, _ = x.shape
-    if new_height < height:
-        rows = b.constant(f"{name}.above", _filled((height - new_height, new_width, channels), border))
-        x = b.concat([rows, x], axis=0, name=f"{name}.lowered")
-    if new_width < width:
-        columns = b.constant(f"{name}.left", _filled((height, width - new_width, channels), border))
-        x = b.concat([columns, x], axis=1, name=f"{name}.moved")
+    for axis, wanted, part in ((0, height, "lowered"), (1, width, "moved")):
+        missing = wanted - x.shape[axis]
+        after = missing - missing // 2 if centred else 0
+        around = [x]
+        for rows, place in ((missing - after, "before"), (after, "after")):
+            if rows:
+                shape = (rows, x.shape[1], channels) if axis == 0 else (height, rows, channels)
+                edge = b.constant(f"{name}.{part}.{place}", _filled(shape, border))
+                around = [edge, *around] if place == "before" else [*around, edge]
+        x = b.concat(around, axis=axis, name=f"{name}.{part}")
     return x
 
 

@@ -1,6 +1,7 @@
 """Parts of Llama layers: rotary positions, grouped keys and values, gated feed-forward layers.
 
-Qwen2's are the same with biases where queries, keys and values are projected.
+Qwen2's are the same with biases where queries, keys and values are projected; Gemma's with another
+activation, and with gains of norms that are stored less 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class LlamaConfig:
 
     ``base`` is that of the wavelengths of rotary positions, ``interleaved``: they turn neighbouring columns,
     not halves of a head; ``stretch``, where given, has the factors by which the wavelengths are longer, [head
-    / 2]. ``biased``: queries, keys and values have biases.
+    / 2]. ``biased``: queries, keys and values have biases. ``activation`` is that of the gate;
+    ``gains_less_one``: so the gains of norms are stored.
     """
 
     width: int
@@ -38,6 +40,8 @@ class LlamaConfig:
     biased: bool = False
     interleaved: bool = False
     stretch: tuple[float, ...] = ()
+    activation: str = "silu"
+    gains_less_one: bool = False
 
     @property
     def query_width(self) -> int:
@@ -128,7 +132,8 @@ class LlamaLayer:
         y = self._norm(b, x, "post_attention_layernorm", "norm2")
         gate = self._linear(b, y, "mlp.gate_proj", inner, "linear1.gate")
         up = self._linear(b, y, "mlp.up_proj", inner, "linear1")
-        y = b.binary("mul", b.activation("silu", gate, name="silu"), up, name="gated")
+        fn = self._config.activation
+        y = b.binary("mul", b.activation(fn, gate, name=fn), up, name="gated")
         y = self._linear(b, y, "mlp.down_proj", self._config.width, "linear2")
         return b.add(x, y, name="linear2.sum")
 
@@ -152,8 +157,17 @@ class LlamaLayer:
         return linear(b, x, self._weights, f"{self._prefix}.{module}", outputs, name=name, bias=False)
 
     def _norm(self, b: Builder, x: Tensor, module: str, name: str) -> Tensor:
-        weight = self._weights.constant(b, f"{self._prefix}.{module}.weight", self._config.width)
-        return b.rms_norm(x, weight, eps=self._config.eps, name=name)
+        return llama_norm(b, x, self._weights, f"{self._prefix}.{module}", self._config, name=name)
+
+
+def llama_norm(
+    b: Builder, x: Tensor, weights: Weights, module: str, config: LlamaConfig, *, name: str
+) -> Tensor:
+    """The norm ``module`` of each row, as layers with these sizes have it."""
+    gain = weights.constant(b, f"{module}.weight", config.width)
+    if config.gains_less_one:
+        gain = b.add(gain, weights.filled(b, "one", 1.0, 1), name=f"{name}.gain")
+    return b.rms_norm(x, gain, eps=config.eps, name=name)
 
 
 @lru_cache(maxsize=64)

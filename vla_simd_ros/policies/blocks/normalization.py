@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from vla_simd_ros.checkpoints.normalization import Normalizer, Unnormalizer
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import Array, Tensor
@@ -31,6 +33,13 @@ def unnormalized(b: Builder, x: Tensor, unnormalizer: Unnormalizer, *, name: str
     if unnormalizer.offset.any():
         x = b.add(x, b.constant(f"{name}.offset", unnormalizer.offset), name=name)
     return x
+
+
+def to_both_sides_of_zero(normalizer: Normalizer) -> Normalizer:
+    """``normalizer`` followed by 2 y - 1."""
+    half = normalizer.divisor / np.float32(2)
+    shift = None if normalizer.shift is None else 2 * normalizer.shift
+    return Normalizer(normalizer.feature, normalizer.mode, normalizer.offset + half, half, shift)
 
 
 def _shifted(b: Builder, x: Tensor, normalizer: Normalizer, name: str) -> Tensor:
