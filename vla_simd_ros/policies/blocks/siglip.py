@@ -1,4 +1,5 @@
-"""The SigLIP vision transformer as SmolVLM has it: learned positions are found by a patch's coordinates."""
+"""The SigLIP vision transformer as SmolVLM has it: learned positions are found by a patch's coordinates.
+PaliGemma has as many of these as patches."""
 
 from __future__ import annotations
 
