@@ -193,9 +193,9 @@ void ProgramBuilder::resample(const std::string& label, const Operand& x, ImageS
   args.y = reinterpret_cast<uint8_t*>(
       check.written(y, DType::kU8, axis == 0 ? args.out * in.width : in.height * args.out, y.cols));
   check.require(first.constant && weights.constant, "first and weights are computed, expected constants");
-  for (const auto& [role, operand] : {std::pair{"x", &x}, {"weights", &weights}, {"output", &y}}) {
-    check.require_dense(role, *operand);
-  }
+  check.require_dense("x", x);
+  check.require_dense("weights", weights);
+  check.require_dense("output", y);
   check.require_apart("x", x, y);
   check_neighbours(check, args);
   record.chunks = chunk_count(args.lines(), args.inner * args.taps * kCopyCost, sharing(y));
