@@ -96,7 +96,8 @@ def _resize(inputs: Sequence[Any], attrs: Attrs) -> Array:
 
 
 def _resample(inputs: Sequence[Any], attrs: Attrs) -> Array:
-    return resample(*inputs, attrs["axis"])
+    x, first, weights = inputs
+    return resample(x, first, weights, attrs["axis"])
 
 
 def _binary(inputs: Sequence[Any], attrs: Attrs) -> Array:

@@ -161,7 +161,7 @@ class OpenVlaTokens:
         chosen = np.minimum(words - 1 - np.array(tokens), bins - 2)
         value, seen = self._centres[chosen], self._config.statistics
         scaled = 0.5 * (value + 1) * (seen.high - seen.low) + seen.low
-        return np.where(seen.scaled, scaled, value).astype(np.float32)[None]
+        return np.asarray(np.where(seen.scaled, scaled, value), np.float32)[None]
 
 
 def _asking_token(checkpoint: Checkpoint, config: OpenVlaConfig) -> int:

@@ -65,7 +65,7 @@ def _write_shards(folder: Path, tensors: dict[str, F32], stored: dict[str, str],
             filled = 0
         shards[-1][key] = values
         filled += values.nbytes
-    places = {}
+    places: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         name = f"model-{number:05}-of-{len(shards):05}.safetensors"
         _write_tensors(folder / name, shard, stored)
