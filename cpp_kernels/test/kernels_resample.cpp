@@ -12,11 +12,11 @@ struct Problem {
   int64_t outer, in, inner, out, taps;
 };
 
-// Weights that add up to about one, some negative, so that sums fall below 0 and beyond 255 too.
+// Weights of up to four neighbours, so that sums fall below 0 and beyond 255, but stay within 32 bits.
 std::vector<int32_t> shares(int64_t count, Random& random) {
   std::vector<int32_t> values;
   for (int64_t i = 0; i < count; ++i) {
-    values.push_back(static_cast<int32_t>(random.uniform(-0.4f, 1.0f) * static_cast<float>(1 << ResampleArgs::kBits)));
+    values.push_back(static_cast<int32_t>(random.uniform(-0.2f, 0.48f) * static_cast<float>(1 << ResampleArgs::kBits)));
   }
   return values;
 }
