@@ -158,7 +158,7 @@ def _tokenizers(checkpoint: Checkpoint, module: ModuleType) -> Iterator[None]:
     """The tokenizers of the checkpoint's folder in the place of those on a hub."""
     from transformers import PreTrainedTokenizerFast
 
-    def tokenizer(file: Path, **marks: str) -> Any:
+    def tokenizer(file: Path, **marks: Any) -> Any:
         return PreTrainedTokenizerFast(tokenizer_file=str(file), **marks)
 
     def text(*_: object, **__: object) -> Any:

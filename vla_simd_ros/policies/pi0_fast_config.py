@@ -17,6 +17,8 @@ from vla_simd_ros.policies.config_fields import (
     action_feature,
     camera_specs,
     check_cameras,
+    check_one_moment,
+    chunk_rows,
     misfit,
     positive,
     renamed_cameras,
@@ -93,10 +95,7 @@ def read_pi0_fast_config(checkpoint: Checkpoint) -> Pi0FastConfig:
         )
     _check_supported(checkpoint)
     # As in LeRobot, the chunk that tokens spell is as long as what is executed of it.
-    chunk_size = positive(checkpoint, "chunk_size", 50)
-    rows = positive(checkpoint, "n_action_steps", chunk_size)
-    if rows > chunk_size:
-        raise misfit(checkpoint, "n_action_steps", rows, f"at most chunk_size ({chunk_size})")
+    _, rows = chunk_rows(checkpoint, 50)
     sizes = _Sizes(checkpoint)
     config = Pi0FastConfig(
         cameras=checkpoint.cameras,
@@ -121,6 +120,7 @@ def read_pi0_fast_config(checkpoint: Checkpoint) -> Pi0FastConfig:
 
 def _check_supported(checkpoint: Checkpoint) -> None:
     check_cameras(checkpoint)
+    check_one_moment(checkpoint)
     if checkpoint.option("use_relative_actions", bool, False):
         raise misfit(checkpoint, "use_relative_actions", "true", "false")
     temperature = float(checkpoint.option("temperature", float, 0.0))
