@@ -10,14 +10,18 @@ from vla_simd_ros.benchmarks.ablation_session import AblationTask, measure_ablat
 from vla_simd_ros.benchmarks.consistency import LEAST_PAIRS, Pair, Verdict, judge
 from vla_simd_ros.benchmarks.interleave import Plan
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.decoding.decoders import DEFAULT_OPTIONS, DecoderOptions
 from vla_simd_ros.executors.settings import EngineSettings
 
 
 class InstantRuns:
     """Stands in for SettingRuns: every A takes 1 ms, every B 2 ms."""
 
-    def __init__(self, checkpoint: str, instruction: str, observations: list[Any], *_: object) -> None:
+    def __init__(
+        self, checkpoint: str, instruction: str, observations: list[Any], *_: object, decoder: DecoderOptions
+    ) -> None:
         assert Path(checkpoint).is_dir() and instruction == "go" and observations
+        assert decoder == DEFAULT_OPTIONS, "there are no tokens to decode"
 
     def __enter__(self) -> InstantRuns:
         return self

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from iterating_policy import IteratingPolicy
+from spelling_policy import SpellingPolicy
 
+from vla_simd_ros.benchmarks import setting_runs
 from vla_simd_ros.benchmarks.backend import BenchmarkError
 from vla_simd_ros.benchmarks.consistency import LEAST_PAIRS
 from vla_simd_ros.benchmarks.interleave import Plan
@@ -34,6 +37,12 @@ def test_only_the_processes_used_last_are_kept() -> None:
         assert BASE in kept and len(kept) == 3
         processes = [runner._process for runner in session._runners.values()]
     assert not any(process.is_alive() for process in processes)
+
+
+def test_tokens_are_decoded_in_the_same_way_in_every_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    for policy, expected in ((SpellingPolicy(), "autoregressive"), (IteratingPolicy(), "auto")):
+        monkeypatch.setattr(setting_runs, "define_policy", lambda checkpoint, policy=policy: policy)
+        assert setting_runs.steady_decoder(None).decoder == expected  # type: ignore[arg-type]
 
 
 def test_settings_that_cannot_be_had() -> None:
