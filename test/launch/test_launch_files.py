@@ -110,6 +110,7 @@ def test_arguments_are_declared_and_described(name: str) -> None:
         ("dry_run", "maybe", "launch argument dry_run: got 'maybe', expected true or false"),
         ("control_rate", "fast", "launch argument control_rate: got 'fast', expected a number (float)"),
         ("threads", "2.5", "launch argument threads: got '2.5', expected a number (int)"),
+        ("max_passes", "many", "launch argument max_passes: got 'many', expected a number (int)"),
         ("suffix_cpus", "1;2", "launch argument suffix_cpus: got '1;2', expected numbers with commas"),
     ],
 )

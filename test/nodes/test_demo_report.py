@@ -16,6 +16,7 @@ from vla_simd_ros.nodes.demo_recording import (
     STAGES,
     Budget,
     Chunk,
+    Decoding,
     ExecutorReport,
     Joints,
     Recording,
@@ -116,6 +117,26 @@ def test_advice_is_by_the_queries_of_the_run(recording: Recording) -> None:
     assert "try fewer solver steps, int8" in summarize(recording, []).advice
     recording.timings = []
     assert summarize(recording, []).advice == ""
+
+
+def test_how_tokens_were_decoded_is_summed_up(recording: Recording) -> None:
+    assert summarize(recording, []).decoding is None
+    assert "decoding" not in format_report(summarize(recording, []))
+    for number, timing in enumerate(recording.timings[:4]):
+        fixed = number < 3
+        decoding = Decoding(
+            10 + number, 48, 4.5, 100.0 - number, 900.0, "fixed_point" if fixed else "deadline", fixed
+        )
+        recording.timings[number] = replace(timing, decoding=decoding)
+    report = summarize(recording, [])
+    assert report.decoding is not None
+    assert (report.decoding.passes.median, report.decoding.passes.count) == (11.5, 4)
+    assert report.decoding.min_tokens_per_second == 97.0
+    assert report.decoding.exits == {"fixed_point": 3, "deadline": 1}
+    lines = {line[:34].strip(): line[34:].split() for line in format_report(report).splitlines()}
+    assert lines["tokens"] == ["48.0", "48.0", "48.0", "4"]
+    assert lines["ended by"] == ["fixed_point", "3,", "deadline", "1"]
+    assert lines["greedy tokens"] == ["in", "3", "of", "4", "queries"]
 
 
 def test_the_means_of_the_latency_budget_add_up(recording: Recording) -> None:

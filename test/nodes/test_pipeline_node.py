@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -45,14 +46,15 @@ class NotingNode(PipelineNode[NotingPipeline]):
         parameters = [
             Param("size", 1, "Size of the pump.", minimum=0, maximum=9),
             Param("speed", 1, "Strokes per second.", minimum=0, maximum=9, live=True),
+            Param("stroke", 0.5, "Length of a stroke, metres.", positive=True, live=True),
         ]
         super().__init__("noting_node", "pump", parameters, (ParameterError,), **node_options)
         self.made: list[NotingPipeline] = []
 
-    def _change(self, name: str, value: Any) -> None:
-        if value == 7:
+    def _change(self, changes: Mapping[str, Any]) -> None:
+        if changes.get("speed") == 7:
             raise ParameterError("speed: got 7, at which the pump hums")
-        self.made[-1].calls.append(f"{name}={value}")
+        self.made[-1].calls.append(f"{dict(changes)}")
 
     def _make_pipeline(self, values: dict[str, Any]) -> NotingPipeline:
         if not values["size"]:
@@ -121,7 +123,7 @@ def test_a_live_parameter_can_be_set_while_the_node_is_active(ros: Any) -> None:
     node.trigger_configure()
     node.trigger_activate()
     assert node.set_parameters([Parameter("speed", value=4)])[0].successful
-    assert node.made[0].calls == ["activate", "speed=4"]
+    assert node.made[0].calls == ["activate", "{'speed': 4}"]
     for name, value, words in (
         ("speed", 10, "speed: got 10, expected 0 to 9"),
         ("speed", 7, "at which the pump hums"),
@@ -131,8 +133,11 @@ def test_a_live_parameter_can_be_set_while_the_node_is_active(ros: Any) -> None:
         assert not result.successful and words in result.reason
     together = [Parameter("speed", value=5), Parameter("size", value=2)]
     assert not node.set_parameters_atomically(together).successful
-    assert node.made[0].calls == ["activate", "speed=4"]
+    assert node.made[0].calls == ["activate", "{'speed': 4}"]
     assert (node.get_parameter("speed").value, node.get_parameter("size").value) == (4, 1)
+    together = [Parameter("speed", value=6), Parameter("stroke", value=2)]
+    assert node.set_parameters_atomically(together).successful
+    assert node.made[0].calls[-1] == "{'speed': 6, 'stroke': 2.0}"
 
 
 def test_the_range_of_a_parameter_is_described(ros: Any) -> None:

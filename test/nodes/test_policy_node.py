@@ -22,6 +22,8 @@ from std_srvs.srv import Trigger
 from vla_simd_ros.msg import ActionChunk, CommittedPrefix, ExecutorState, QueryTiming
 
 from vla_simd_ros.control.supply_watch import SupplyWatch
+from vla_simd_ros.decoding.base import Decoded, DecodingError, Exit, Pass
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.inference import InputError, Observation, Prefix, Query, Timing
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.messages import nanoseconds, stamp
@@ -46,6 +48,7 @@ class FakePolicy:
         self.spec = spec
         self.supports_prefix = spec.takes_prefix
         self.solver: Any = None
+        self.action_tokens: Any = None
         self.prefixes: list[Prefix] = []
         self.sampled: list[dict[str, Any]] = []
         self.instructions: list[str] = []
@@ -728,6 +731,136 @@ def test_solver_steps_can_be_changed_while_the_node_is_active(ros: Any) -> None:
     robot.next_moment()
     robot.observe()
     assert robot.await_chunk(3).timing.num_steps == 2
+
+
+class Decoding(FakePolicy):
+    """One that spells its actions: what a query gives is what the test has prepared."""
+
+    def __init__(self, spec: PolicySpec = SPEC) -> None:
+        super().__init__(spec)
+        self.action_tokens = SimpleNamespace()
+        self.decoder = DecoderOptions()
+        self.exit = Exit.FIXED_POINT
+        self.rows = spec.chunk_size
+        self.error: Exception | None = None
+
+    def set_decoder(self, decoder: str, **options: Any) -> None:
+        self.decoder = DecoderOptions(decoder, **options)
+
+    def query(self, observation: Observation, prefix: Prefix | None = None, **given: Any) -> Query:
+        made = super().query(observation, prefix, **given)
+        if self.error is not None:
+            raise self.error
+        passes = Pass(4, 0, (7, 7, 7, 7), 1, 0.2, 0.01), Pass(3, 0, (7, 8, 9, 6), 3, 0.9, 0.02)
+        decoded = Decoded((7, 8, 9, 6), passes, self.exit, self.exit is Exit.FIXED_POINT)
+        return replace(made, actions=made.actions[: self.rows], decoded=decoded)
+
+
+def test_the_timing_tells_how_a_query_was_decoded(ros: Any) -> None:
+    robot = Robot(ros, Decoding(), decoder="jacobi", initialization="repeat", decoder_seed=5)
+    robot.observe()
+    chunk = robot.await_chunk()
+    timing = chunk.timing
+    assert not chunk.unconverged
+    assert (timing.passes, timing.tokens, timing.fixed_per_pass, list(timing.fixed_tokens)) == (
+        2,
+        4,
+        2.0,
+        [1, 3],
+    )
+    assert timing.min_tokens_per_second == pytest.approx(100.0)
+    assert timing.mean_tokens_per_second == pytest.approx(4 / 0.03)
+    assert (timing.exit, timing.exact) == (QueryTiming.FIXED_POINT, True)
+    assert (timing.decoder, timing.block, timing.initialization, timing.decoder_seed) == (
+        "jacobi",
+        4,
+        "repeat",
+        5,
+    )
+    assert robot.policy.sampled == [{}]
+
+
+def test_the_decoder_can_be_changed_while_the_node_is_active(ros: Any) -> None:
+    robot = Robot(ros, Decoding(), decoder="jacobi")
+    robot.observe()
+    robot.await_chunk()
+    changes = [Parameter("decoder", value="early_exit"), Parameter("sigma", value=1)]
+    assert robot.node.set_parameters_atomically(changes).successful
+    assert robot.node.set_parameters([Parameter("query_deadline_ms", value=250.0)])[0].successful
+    robot.next_moment()
+    before = time.monotonic()
+    robot.observe()
+    timing = robot.await_chunk(2).timing
+    assert (timing.decoder, timing.sigma) == ("early_exit", 1.0)
+    assert before < robot.policy.sampled[1]["deadline"] - 0.25 < time.monotonic()
+    for name, value, words in (
+        ("sigma", 1.5, "sigma: got 1.5, expected 0.0 to 1.0"),
+        ("sigma", 0.0, "decoder: got 'early_exit': sigma is 0"),
+        ("decoder", "beam", "expected one of autoregressive, jacobi, early_exit, auto"),
+    ):
+        refused = robot.node.set_parameters([Parameter(name, value=value)])[0]
+        assert not refused.successful and words in refused.reason
+    assert robot.policy.decoder == DecoderOptions("early_exit", 1.0)
+
+
+def test_a_policy_without_tokens_has_no_decoder(ros: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    policy = FakePolicy()
+    node = ros.add(
+        lambda **options: PolicyNode(load=lambda folder, **_: policy, **options),
+        checkpoint="x", joints=["a", "b"], decoder="jacobi",
+    )  # fmt: skip
+    assert node.trigger_configure() == FAILURE
+    assert "decoder: got 'jacobi', but a fake policy decodes no tokens" in capfd.readouterr().err
+    assert policy.closed.is_set()
+
+
+def test_a_query_that_ran_out_of_time_is_reported_and_not_published(ros: Any) -> None:
+    robot = Robot(ros, Decoding(), query_deadline_ms=30.0)
+    robot.policy.exit = Exit.DEADLINE
+    robot.observe()
+    robot.await_diagnostic("a query had not converged after 2 passes, when its deadline came")
+    assert robot.chunks == []
+    status = next(each for each in robot.diagnostics[-1].status if each.name == "policy_node: policy")
+    assert status.level == DiagnosticStatus.WARN
+    assert {pair.key: pair.value for pair in status.values}["queries not converged"] == "1"
+    robot.policy.exit = Exit.FIXED_POINT
+    robot.next_moment()
+    robot.observe()
+    assert not robot.await_chunk().unconverged
+
+
+def test_a_query_that_ran_out_of_time_is_published_where_that_is_accepted_and_says_so(ros: Any) -> None:
+    robot = Robot(ros, Decoding(), max_passes=2, accept_unconverged=True)
+    robot.policy.exit, robot.policy.rows = Exit.MAX_PASSES, 2
+    robot.observe()
+    chunk = robot.await_chunk()
+    assert chunk.unconverged and chunk.timing.exit == QueryTiming.MAX_PASSES and not chunk.timing.exact
+    assert (chunk.horizon, chunk.window, len(chunk.actions)) == (2, 2, 4)
+    robot.await_diagnostic("the last chunk is a guess")
+    robot.policy.rows = 0
+    robot.next_moment()
+    robot.observe()
+    robot.await_diagnostic("its output has shape (0, 2), expected (4, 2)")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the scores of token 3 are not finite, expected numbers",
+        "token 256 at place 2 is no bin, expected 0 to 255",
+        "9 tokens after 40, expected no more than the context of 48 has room for",
+    ],
+)
+def test_what_cannot_be_decoded_is_reported_and_the_next_query_works(ros: Any, words: str) -> None:
+    robot = Robot(ros, Decoding())
+    robot.policy.error = DecodingError(words)
+    robot.observe()
+    robot.await_diagnostic(f"the policy failed: {words}")
+    assert robot.chunks == []
+    robot.policy.error = None
+    robot.next_moment()
+    robot.observe()
+    robot.await_chunk()
 
 
 def test_a_policy_of_one_pass_is_given_neither_steps_nor_noise(ros: Any) -> None:

@@ -16,7 +16,9 @@ from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.inference import Observation, Query, Timing
 from vla_simd_ros.nodes import policy_runner
 from vla_simd_ros.nodes.observations import Observed
+from vla_simd_ros.nodes.param import checked
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction
+from vla_simd_ros.nodes.query_decoding import DECODING_PARAMETERS, QueryDecoding
 from vla_simd_ros.nodes.query_sampling import Sampled
 from vla_simd_ros.nodes.query_worker import FrameSet
 
@@ -42,7 +44,8 @@ class World:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.spec = SimpleNamespace(chunk_size=2)
+        self.spec = SimpleNamespace(chunk_size=2, type="fake")
+        self.action_tokens = None
         self.instruction_truncated = False
 
     def observe(self, frames: FrameSet, now_ns: int) -> Observed:
@@ -71,7 +74,19 @@ def predict(clock: Clock) -> Prediction:
     settings: Any = SimpleNamespace(action_units=world, action_names=("pan",))
     pacer = QueryPacer(QueryPacing.CONTINUOUS, 0)
     sampling: Any = SimpleNamespace(draw=lambda: Sampled({}))
-    runner = PolicyRunner(world, settings, world, sampling, pacer, clock, None, None, None)  # type: ignore[arg-type]
+    decoding = QueryDecoding(world, checked(DECODING_PARAMETERS, {}))
+    runner = PolicyRunner(
+        world,
+        settings,
+        world,
+        sampling,
+        decoding,
+        pacer,
+        clock,
+        None,
+        None,
+        None,  # type: ignore[arg-type]
+    )
     clock.spend(3.0)
     received_ns = clock.now_ns
     clock.spend(7.0)

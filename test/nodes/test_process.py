@@ -39,6 +39,7 @@ class Slow:
     name = "slow"
     supports_prefix = False
     solver = None
+    action_tokens = None
     spec = PolicySpec("slow", {{"front": CameraSpec(6, 8)}}, 1, 0, 1, 4, 4)
     instruction_truncated = False
     int8 = ()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.inference import Observation, Query, Timing
 from vla_simd_ros.nodes.policy_settings import PARAMETERS, settings_for
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
@@ -31,6 +32,10 @@ class Adding:
 
     def __init__(self) -> None:
         self.instructions: list[str] = []
+        self.decoder: DecoderOptions | None = None
+
+    def set_decoder(self, decoder: str, **options: Any) -> None:
+        self.decoder = DecoderOptions(decoder, **options)
 
     def set_instruction(self, text: str) -> float:
         self.instructions.append(text)
@@ -80,6 +85,7 @@ class Robot:
         frozen: int = 0,
         num_steps: int = 0,
         noise_seed: int = 0,
+        **timing: Any,
     ) -> None:
         stamps = [divmod(START + each * MS, 1000 * MS) for each in [*frames, joint]]
         times = [{"sec": sec, "nanosec": nanosec} for sec, nanosec in stamps]
@@ -91,7 +97,7 @@ class Robot:
             actions=actions,
             timing={
                 "frame_stamps": times[:-1], "joint_stamp": times[-1],
-                "num_steps": num_steps, "noise_seed": noise_seed,
+                "num_steps": num_steps, "noise_seed": noise_seed, **timing,
             },
         )  # fmt: skip
 
@@ -203,6 +209,42 @@ def test_noise_is_made_again_from_its_seed(robot: Robot, bag_maker: Any, tmp_pat
     robot.chunk(90, [614.0 + 5, 615.0 + 5], [10, 15], 20, num_steps=6, noise_seed=5)
     (found,) = chunks(bag_maker, tmp_path)
     assert found.same
+
+
+class Spelling(Adding):
+    """The rows of above, as far as the passes of its decoder get; notes its decoders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder = DecoderOptions()
+        self.decoders: list[DecoderOptions] = []
+
+    def query(self, observation: Observation, **given: Any) -> Query:
+        made = super().query(observation, **given)
+        assert self.decoder is not None
+        self.decoders.append(self.decoder)
+        return replace(made, actions=made.actions - 0.5 * (self.decoder.max_passes == 2))
+
+
+def test_tokens_are_decoded_as_they_were(robot: Robot, bag_maker: Any, tmp_path: Path) -> None:
+    complete, fixed, ran_out = 1, 3, 6
+    how = {"tokens": 6, "sigma": 0.25, "initialization": "random", "decoder_seed": 5}
+    robot.chunk(
+        90, [14.0, 15.0], [10, 15], 20, number=1, passes=3, exit=fixed, decoder="auto", block=4, **how
+    )
+    robot.chunk(
+        91, [14.0, 15.0], [10, 15], 20, number=2, passes=6, exit=complete, decoder="auto", block=1, **how
+    )
+    robot.chunk(
+        92, [13.5, 14.5], [10, 15], 20, number=3, passes=2, exit=ran_out, decoder="early_exit", block=6, **how
+    )
+    policy = Spelling()
+    assert [found.same for found in chunks(bag_maker, tmp_path, policy)] == [True] * 3
+    assert policy.decoders == [
+        DecoderOptions("jacobi", 0.25, 0, 4, "random", 5),
+        DecoderOptions("autoregressive", 0.25, 0, 1, "random", 5),
+        DecoderOptions("early_exit", 0.25, 2, 6, "random", 5),
+    ]
 
 
 class LookingBack(Adding):

@@ -37,6 +37,30 @@ def test_a_recording_is_read_whole(scene: Any, tmp_path: Path, storage: str) -> 
     assert [text for _, text in recording.instructions] == ["pick <it> up"]
 
 
+def test_how_tokens_were_decoded_is_read(bag_maker: Any, tmp_path: Path) -> None:
+    for number, fields in enumerate(
+        (
+            {},
+            {
+                "passes": 5,
+                "tokens": 48,
+                "fixed_per_pass": 9.6,
+                "exit": 3,
+                "exact": True,
+                "min_tokens_per_second": 80.0,
+            },
+        )
+    ):
+        bag_maker.add("/query_timing", "vla_simd_ros/msg/QueryTiming", 10**18 + number, epoch=1, **fields)
+    bag_maker.add("/executor_state", "vla_simd_ros/msg/ExecutorState", 10**18, stamp=10**18)
+    without, found = (
+        timing.decoding for timing in read_run(bag_maker.write(tmp_path / "bag")).recording.timings
+    )
+    assert without is None and found is not None
+    assert (found.passes, found.tokens, found.exit, found.exact) == (5, 48, "fixed_point", True)
+    assert (found.fixed_per_pass, found.min_tokens_per_second) == (9.6, 80.0)
+
+
 def test_one_html_file_with_the_picture_in_it(
     scene: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,13 +19,12 @@ from vla_simd_ros.control.latency_budget import LatencyBudget as ChunkBudget
 from vla_simd_ros.msg import ActionChunk, ExecutorState, HybridState, LatencyBudget, QueryTiming
 from vla_simd_ros.nodes import qos
 from vla_simd_ros.nodes.demo_recording import (
-    STAGES,
     Budget,
     Chunk,
     ExecutorReport,
     Joints,
     Recording,
-    Timing,
+    timing_of,
 )
 from vla_simd_ros.nodes.messages import nanoseconds
 from vla_simd_ros.sim.tasks import INSTRUCTIONS
@@ -125,8 +124,7 @@ class DemoRecorder(Node):
         )
 
     def _on_timing(self, message: QueryTiming) -> None:
-        durations = {name: float(getattr(message, name)) for name in (*STAGES, "episode_ms")}
-        self.recording.timings.append(Timing(nanoseconds(message.header.stamp), message.epoch, durations))
+        self.recording.timings.append(timing_of(message, nanoseconds(message.header.stamp)))
 
     def _on_budget(self, message: LatencyBudget) -> None:
         stages = {name: float(getattr(message, name)) for name in BUDGET_STAGES}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from vla_simd_ros.control.latency_budget import LatencyBudget
+from vla_simd_ros.decoding.base import Exit
 
 STAGES = (
     "transport_ms",
@@ -46,12 +48,49 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class Decoding:
+    """How a query's action tokens came about: the fields of QueryTiming of these names, the exit in words."""
+
+    passes: int
+    tokens: int
+    fixed_per_pass: float
+    min_tokens_per_second: float
+    mean_tokens_per_second: float
+    exit: str
+    exact: bool
+
+
+def decoding_of(message: Any) -> Decoding | None:
+    """That of a QueryTiming message; None where no tokens were decoded, as in recordings of before there were
+    any."""
+    if not getattr(message, "passes", 0):
+        return None
+    exits = {getattr(type(message), each.name): each.value for each in Exit}
+    return Decoding(
+        passes=int(message.passes),
+        tokens=int(message.tokens),
+        fixed_per_pass=float(message.fixed_per_pass),
+        min_tokens_per_second=float(message.min_tokens_per_second),
+        mean_tokens_per_second=float(message.mean_tokens_per_second),
+        exit=exits.get(message.exit, "unknown"),
+        exact=bool(message.exact),
+    )
+
+
+@dataclass(frozen=True)
 class Timing:
-    """One query's durations in milliseconds, by field name of QueryTiming."""
+    """One query's durations in milliseconds, by field name of QueryTiming, and how it was decoded."""
 
     stamp: int
     epoch: int
     milliseconds: dict[str, float]
+    decoding: Decoding | None = None
+
+
+def timing_of(message: Any, stamp: int) -> Timing:
+    """That of a QueryTiming message captured at ``stamp``; durations that an old recording lacks are 0."""
+    durations = {name: float(getattr(message, name, 0.0)) for name in (*STAGES, "episode_ms")}
+    return Timing(stamp, int(message.epoch), durations, decoding_of(message))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,20 @@ class CameraCount:
 
 
 @dataclass(frozen=True)
+class DecodingReport:
+    """How the action tokens of the queries were decoded: passes, tokens and rates of a query, the slowest
+    rate of a pass, why decoding ended, and how many queries gave the greedy tokens."""
+
+    passes: Distribution
+    tokens: Distribution
+    fixed_per_pass: Distribution
+    tokens_per_second: Distribution
+    min_tokens_per_second: float
+    exits: dict[str, int]
+    exact: int
+
+
+@dataclass(frozen=True)
 class Report:
     """Results of a run. Latencies and ages in milliseconds, margins in control steps (NaN: not known)."""
 
@@ -63,6 +78,7 @@ class Report:
     largest_splice_step: float
     cameras: dict[str, CameraCount]
     advice: str
+    decoding: DecodingReport | None = None
 
 
 def distribution(values: Iterable[float]) -> Distribution:
@@ -134,6 +150,7 @@ def summarize(recording: Recording, cameras: Sequence[str]) -> Report:
         largest_splice_step=last.get("splice_step_max", math.nan),
         cameras={name: camera_count(recording, name) for name in cameras},
         advice=_advice(recording),
+        decoding=_decoding(recording),
     )
 
 
@@ -175,6 +192,22 @@ def _latency(recording: Recording) -> dict[str, Distribution]:
     episodes = [timing.milliseconds["episode_ms"] for timing in recording.timings]
     stages["episode_ms"] = distribution(value for value in episodes if value > 0.0)
     return stages
+
+
+def _decoding(recording: Recording) -> DecodingReport | None:
+    """None where nothing was decoded."""
+    found = [timing.decoding for timing in recording.timings if timing.decoding is not None]
+    if not found:
+        return None
+    return DecodingReport(
+        passes=distribution(each.passes for each in found),
+        tokens=distribution(each.tokens for each in found),
+        fixed_per_pass=distribution(each.fixed_per_pass for each in found),
+        tokens_per_second=distribution(each.mean_tokens_per_second for each in found),
+        min_tokens_per_second=min(each.min_tokens_per_second for each in found),
+        exits=dict(Counter(each.exit for each in found)),
+        exact=sum(each.exact for each in found),
+    )
 
 
 def _budget(recording: Recording) -> dict[str, Distribution]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from vla_simd_ros.nodes.demo_report import CameraCount, Distribution, Report
+from vla_simd_ros.nodes.demo_report import CameraCount, DecodingReport, Distribution, Report
 
 _STAGE_TITLES = {
     "transport_ms": "capture to receipt",
@@ -48,6 +48,7 @@ def format_report(report: Report) -> str:
         _row("interval between chunks", report.chunk_interval),
         "",
         *_budget(report),
+        *([] if report.decoding is None else _decoding(report.decoding)),
         _fact("duration", f"{report.seconds:.1f} s"),
         _fact("queries", f"{report.queries} in {report.epochs} epochs"),
         _fact("action supply", f"{_number(report.supply_rate)} actions/s"),
@@ -80,6 +81,21 @@ def _budget(report: Report) -> list[str]:
     return [
         head,
         *(_budget_row(_BUDGET_TITLES[stage], values) for stage, values in report.budget.items()),
+        "",
+    ]
+
+
+def _decoding(found: DecodingReport) -> list[str]:
+    """How action tokens were decoded."""
+    return [
+        f"{'decoding of a query':<{_TITLE_WIDTH}}{'median':>9}{'p95':>9}{'p99':>9}{'n':>7}",
+        _row("passes", found.passes),
+        _row("tokens", found.tokens),
+        _row("tokens that a pass fixed, mean", found.fixed_per_pass),
+        _row("tokens/s", found.tokens_per_second),
+        _fact("tokens/s of the slowest pass", _number(found.min_tokens_per_second)),
+        _fact("ended by", _counts(found.exits)),
+        _fact("greedy tokens", f"in {found.exact} of {found.passes.count} queries"),
         "",
     ]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from vla_simd_ros.decoding.base import DecodingError
 from vla_simd_ros.hybrid.frame_pipeline import UnusableFrame
 from vla_simd_ros.hybrid.hybrid_policy import Answer, TwoStagePolicy
 from vla_simd_ros.inference import InputError
 from vla_simd_ros.nodes.episodes import Episode
 from vla_simd_ros.nodes.policy_runner import PolicyOutputError, PolicyRunner, Prediction, Prepared
+from vla_simd_ros.nodes.query_decoding import NotConverged
 from vla_simd_ros.nodes.query_worker import FrameSet
 
 
@@ -59,11 +61,15 @@ class FrameStages:
     def suffix(self, between: tuple[Episode, Prepared, Any]) -> Predicted:
         """Run the second part, and make a prediction of its actions."""
         episode, prepared, crossed = between
+        self._runner.ready_decoder(self._policy.policy)
         try:
             answer = self._policy.suffix(crossed)
             prediction = self._runner.finish(prepared, answer.query)
-        except (InputError, PolicyOutputError) as error:
+        except (InputError, PolicyOutputError, DecodingError) as error:
             raise self._unusable(error) from error
+        except NotConverged as error:
+            self._runner.withhold(error)
+            raise UnusableFrame(str(error)) from error
         self._runner.delay()
         return Predicted(episode, prediction, answer)
 

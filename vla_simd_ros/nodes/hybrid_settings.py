@@ -19,6 +19,7 @@ from vla_simd_ros.nodes.policy_settings import (
     ENGINE_PARAMETERS,
     PRECISION_PARAMETERS,
     QUERY_PARAMETERS,
+    SETTINGS,
     engine_parameter,
 )
 
@@ -58,6 +59,7 @@ PARAMETERS = [
         maximum=LARGEST_NICE,
     ),
     *PRECISION_PARAMETERS,
+    SETTINGS,
     *(engine_parameter(name) for name in _ENGINE),
     Param(
         "costs",
@@ -162,6 +164,7 @@ def hybrid_settings(values: Mapping[str, Any]) -> HybridSettings:
         fallback=values["fallback_executor"],
         reserved=_cpus(values, "reserved_cpus"),
         nice=values["nice"],
+        settings=values["settings"],
         engine=EngineSettings(**{name: values[name] for name in _ENGINE}),
         int8=int8_setting(values["precision"], values["int8"]),
         costs=Path(costs) if costs else None,

@@ -34,6 +34,11 @@ COMMON_ARGUMENTS = {
     "control_rate": ("", "Commands per second."),
     "mode": ("", 'When the rows of a chunk are executed: "time_aligned" or "lagged".'),
     "precision": ("", 'Arithmetic of the policy: "fp32" or "int8".'),
+    "decoder": ("", 'Of action tokens: "autoregressive", "jacobi", "early_exit" or "auto".'),
+    "sigma": ("", "Probability that is enough for the decoder early_exit."),
+    "max_passes": ("", "Most passes of a decoder in a query; 0: no limit."),
+    "query_deadline_ms": ("", "Milliseconds after which no pass of a decoder begins; 0: no limit."),
+    "accept_unconverged": ("", "true: publish chunks that ran out of passes or time, marked as such."),
     "dry_run": ("", "true: compute and publish everything, command nothing."),
     "use_sim_time": ("false", "Take the time from /clock."),
     "namespace": ("", "Namespace of the nodes, and so of all their relative topics."),
@@ -44,7 +49,17 @@ COMMON_ARGUMENTS = {
         "Fast DDS profile of the nodes, unless FASTRTPS_DEFAULT_PROFILES_FILE is set already.",
     ),
 }
-POLICY_ARGUMENTS = {"checkpoint": str, "cameras": str, "instruction": str, "precision": str}
+POLICY_ARGUMENTS = {
+    "checkpoint": str,
+    "cameras": str,
+    "instruction": str,
+    "precision": str,
+    "decoder": str,
+    "sigma": float,
+    "max_passes": int,
+    "query_deadline_ms": float,
+    "accept_unconverged": "boolean",
+}
 EXECUTOR_ARGUMENTS = {"control_rate": float, "mode": str, "dry_run": "boolean"}
 
 HYBRID_ARGUMENTS = {

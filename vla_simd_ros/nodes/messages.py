@@ -15,6 +15,8 @@ from vla_simd_ros.control.names import shown
 from vla_simd_ros.control.query_pacer import SupplyReport
 from vla_simd_ros.control.timeline import Mode
 from vla_simd_ros.msg import CommittedPrefix as CommittedMessage
+from vla_simd_ros.msg import QueryTiming
+from vla_simd_ros.nodes.query_decoding import HowDecoded
 
 _LONGEST_DELAY_MS = 1e9
 
@@ -67,6 +69,28 @@ def supply_report(message: Any) -> SupplyReport:
         sequence=message.arrived_sequence,
         delay_ns=round(delay_ms * 1e6),
     )
+
+
+def decoding_fields(how: HowDecoded | None) -> dict[str, Any]:
+    """Fields of a QueryTiming about a query's action tokens; none where there were none."""
+    if how is None:
+        return {}
+    options, decoded = how.options, how.decoded
+    return {
+        "passes": len(decoded.passes),
+        "tokens": len(decoded.tokens),
+        "fixed_per_pass": decoded.fixed_per_pass,
+        "min_tokens_per_second": decoded.min_tokens_per_second,
+        "mean_tokens_per_second": decoded.mean_tokens_per_second,
+        "exit": getattr(QueryTiming, decoded.exit.name),
+        "exact": decoded.exact,
+        "decoder": options.decoder,
+        "block": len(decoded.passes[0].state),
+        "sigma": options.sigma,
+        "initialization": options.initialization,
+        "decoder_seed": options.decoder_seed,
+        "fixed_tokens": [one.fixed for one in decoded.passes],
+    }
 
 
 def committed_message(prefix: CommittedPrefix, joints: Sequence[str]) -> CommittedMessage:

@@ -96,13 +96,14 @@ def checked(specs: Sequence[Param], given: Mapping[str, Any]) -> dict[str, Any]:
     problems = [spec.problem(values[spec.name]) for spec in specs]
     if any(problems):
         raise ParameterError("; ".join(problem for problem in problems if problem))
-    return {spec.name: _as_declared(spec.default, values[spec.name]) for spec in specs}
+    return {spec.name: as_declared(spec, values[spec.name]) for spec in specs}
 
 
-def _as_declared(default: Any, value: Any) -> Any:
-    if isinstance(default, list):
-        return [_as_declared(default[0], item) for item in value]
-    return float(value) if isinstance(default, float) else value
+def as_declared(spec: Param, value: Any) -> Any:
+    """A value that fits; numbers of a float parameter as float."""
+    if not isinstance(_first(spec.default), float):
+        return list(value) if isinstance(spec.default, list) else value
+    return [float(item) for item in value] if isinstance(spec.default, list) else float(value)
 
 
 def per_joint(values: Mapping[str, Any], name: str, joints: Sequence[str]) -> list[Any]:

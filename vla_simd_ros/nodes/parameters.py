@@ -6,14 +6,14 @@ can be told the right one, and again whenever one is set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.lifecycle import LifecycleNode
 from rclpy.parameter import Parameter
 
-from vla_simd_ros.nodes.param import LONGEST_S, Param, ParameterError, checked, per_joint
+from vla_simd_ros.nodes.param import LONGEST_S, Param, ParameterError, as_declared, checked, per_joint
 
 __all__ = ["LONGEST_S", "NodeParameters", "Param", "ParameterError", "per_joint"]
 
@@ -29,12 +29,12 @@ class NodeParameters:
     Args:
         node: the node whose parameters they are.
         specs: what they may be.
-        change: called with the name and the new value of a live one when the node is configured; raises
-            ParameterError where it cannot have that value.
+        change: called with the new values of live ones that are set together when the node is configured;
+            raises ParameterError, and changes nothing, where it cannot have them.
     """
 
     def __init__(
-        self, node: LifecycleNode, specs: Sequence[Param], change: Callable[[str, Any], None]
+        self, node: LifecycleNode, specs: Sequence[Param], change: Callable[[Mapping[str, Any]], None]
     ) -> None:
         self._node = node
         self._change = change
@@ -73,10 +73,10 @@ class NodeParameters:
         """Make live parameters hold at once."""
         if self._node._state_machine.current_state[1] == UNCONFIGURED:
             return SetParametersResult(successful=True)
+        values = {each.name: each.value for each in parameters if each.name in self._specs}
         try:
-            for parameter in parameters:
-                if parameter.name in self._specs:
-                    self._change(parameter.name, parameter.value)
+            if values:
+                self._change({name: as_declared(self._specs[name], each) for name, each in values.items()})
         except ParameterError as error:
             return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from rclpy.clock import Clock, ClockType
@@ -73,9 +73,9 @@ class PipelineNode(LifecycleNode, Generic[PipelineT]):
         """The pipeline for these values of the parameters."""
         raise NotImplementedError
 
-    def _change(self, name: str, value: Any) -> None:
-        """Take another value of a live parameter while configured; raises ParameterError where it cannot be
-        had. For nodes that have live parameters."""
+    def _change(self, changes: Mapping[str, Any]) -> None:
+        """Take other values of live parameters while configured; raises ParameterError, and takes none, where
+        they cannot be had. For nodes that have live parameters."""
         raise NotImplementedError
 
     def _release(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from vla_simd_ros.nodes.policy_settings import (
     settings_for,
 )
 from vla_simd_ros.nodes.process import run_node
+from vla_simd_ros.nodes.query_decoding import QueryDecoding
 from vla_simd_ros.nodes.query_sampling import QuerySampling
 from vla_simd_ros.nodes.topic_names import check_topics
 
@@ -74,11 +75,12 @@ class PolicyNode(PipelineNode[PolicyPipeline]):
         policy = loaded.policy
         try:
             settings = settings_for(values, policy.spec)
-            sampling = QuerySampling(policy, values)
+            sampling, decoding = QuerySampling(policy, values), QueryDecoding(policy, values)
+            decoding.apply(policy)
             check_topics(settings.cameras)
             instruction = self._first_instruction(policy, values["instruction"])
             loaded.warm_up()
-            pipeline = loaded.pipeline(self, policy, settings, sampling, self._epochs, instruction)
+            pipeline = loaded.pipeline(self, policy, settings, sampling, decoding, self._epochs, instruction)
         except BaseException:
             policy.close()
             raise
@@ -95,9 +97,9 @@ class PolicyNode(PipelineNode[PolicyPipeline]):
                 f"temporal_ensemble and ensemble_coefficient to {policy.spec.temporal_ensemble_coeff}"
             )
 
-    def _change(self, name: str, value: Any) -> None:
+    def _change(self, changes: Mapping[str, Any]) -> None:
         if self._pipeline is not None:
-            self._pipeline.set_num_steps(value)
+            self._pipeline.change(changes)
 
     def _first_instruction(self, policy: Any, text: str) -> str | None:
         """The parameter's instruction, set here so that its programs are compiled now; None without one."""

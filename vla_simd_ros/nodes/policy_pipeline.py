@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ from vla_simd_ros.nodes.diagnostics import Status
 from vla_simd_ros.nodes.episodes import Episode, EpochCounter
 from vla_simd_ros.nodes.injected_delay import InjectedDelay
 from vla_simd_ros.nodes.latched import subscribe_latched
-from vla_simd_ros.nodes.messages import committed_prefix, stamp, supply_report
+from vla_simd_ros.nodes.messages import committed_prefix, decoding_fields, stamp, supply_report
 from vla_simd_ros.nodes.observations import Observations
 from vla_simd_ros.nodes.policy_report import observation_status, policy_status, supply_forecast_status
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction, Times
@@ -35,6 +36,7 @@ from vla_simd_ros.nodes.policy_settings import (
     instruction_problem,
 )
 from vla_simd_ros.nodes.processing_time import ProcessingTime
+from vla_simd_ros.nodes.query_decoding import QueryDecoding
 from vla_simd_ros.nodes.query_sampling import QuerySampling
 from vla_simd_ros.nodes.query_worker import FrameSet, QueryWorker
 from vla_simd_ros.nodes.vehicle_motion import Motion, VehicleMotion
@@ -67,6 +69,7 @@ class PolicyPipeline:
         policy: the loaded policy; the pipeline closes it.
         settings: checked settings for it.
         sampling: steps and noise of its queries.
+        decoding: of their action tokens.
         epochs: numbers the episodes.
         instruction: the instruction that has been set on the policy, if any.
     """
@@ -77,6 +80,7 @@ class PolicyPipeline:
         policy: Any,
         settings: PolicySettings,
         sampling: QuerySampling,
+        decoding: QueryDecoding,
         epochs: EpochCounter,
         instruction: str | None,
     ) -> None:
@@ -90,6 +94,7 @@ class PolicyPipeline:
         self._since_ns = self._now_ns()
         self._instruction = instruction
         self._sampling = sampling
+        self._decoding = decoding
         self._supply = SupplyWatch(1.0 / settings.step_period, settings.window, sampling.takes_fewer_steps)
         self._pacer = QueryPacer(settings.pacing.kind, settings.pacing.threshold)
         self._observations = Observations(settings, policy.spec, self._offer, self._warn)
@@ -98,6 +103,7 @@ class PolicyPipeline:
             settings,
             self._observations,
             sampling,
+            decoding,
             self._pacer,
             self._now_ns,
             self._publish,
@@ -152,9 +158,13 @@ class PolicyPipeline:
 
         return self._node.create_subscription(Odometry, topic, on_odometry, qos.JOINTS)
 
-    def set_num_steps(self, num_steps: int) -> None:
-        """Let later queries take so many solver steps. Raises ParameterError."""
-        self._sampling.set_num_steps(num_steps)
+    def change(self, changes: Mapping[str, Any]) -> None:
+        """Let later queries take other solver steps, or be decoded otherwise. Raises ParameterError, and
+        changes nothing, where they cannot."""
+        # No policy takes both, so that what is refused comes first.
+        if "num_steps" in changes:
+            self._sampling.set_num_steps(changes["num_steps"])
+        self._decoding.change(changes)
         self._supply.restart()
 
     def activate(self) -> None:
@@ -274,8 +284,9 @@ class PolicyPipeline:
             action_names=list(self._settings.action_names),
             step_period=self._settings.step_period,
             horizon=len(prediction.rows),
-            window=self._settings.window,
+            window=min(self._settings.window, len(prediction.rows)),
             frozen=prediction.frozen,
+            unconverged=not prediction.converged,
             actions=array.array("f", prediction.rows.astype(np.float32).tobytes()),
         )
         chunk.header.stamp = stamp(prediction.stamp_ns)
@@ -321,6 +332,7 @@ class PolicyPipeline:
             joint_stamp=stamp(prediction.joint_stamp_ns),
             num_steps=prediction.num_steps,
             noise_seed=prediction.noise_seed,
+            **decoding_fields(prediction.decoding),
         )
         now_ns = self._now_ns()
         timing.publish_ms = (now_ns - prediction.ready_ns) * 1e-6

@@ -71,10 +71,19 @@ def policy_status(runner: PolicyRunner, instruction: str | None, missing_instruc
         status.add(Level.ERROR, runner.problem)
     if runner.unavailable:
         status.add(Level.WARN, runner.unavailable)
+    if runner.guessed:
+        status.add(
+            Level.WARN, "the last chunk is a guess: its query had not converged (accept_unconverged is true)"
+        )
     if runner.truncated:
         status.add(Level.WARN, "the instruction is longer than the policy takes: the rest is left out")
     status.values.update(
-        {"queries": runner.queries, "observations skipped": runner.skipped, "instruction": instruction}
+        {
+            "queries": runner.queries,
+            "observations skipped": runner.skipped,
+            "queries not converged": runner.unconverged,
+            "instruction": instruction,
+        }
     )
     return status
 

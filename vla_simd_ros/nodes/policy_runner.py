@@ -18,6 +18,7 @@ from vla_simd_ros.nodes.episodes import Episode
 from vla_simd_ros.nodes.injected_delay import InjectedDelay
 from vla_simd_ros.nodes.observations import Observations, ObservationUnavailable, Observed
 from vla_simd_ros.nodes.policy_settings import PolicySettings
+from vla_simd_ros.nodes.query_decoding import HowDecoded, NotConverged, QueryDecoding
 from vla_simd_ros.nodes.query_sampling import QuerySampling, Sampled
 from vla_simd_ros.nodes.query_worker import FrameSet
 
@@ -66,8 +67,8 @@ class Prediction:
     """A chunk in the robot's units, float64 ``[chunk, joints]``, with its capture time.
 
     ``ready_ns`` is the time it was there, ``frame_stamps_ns`` and ``joint_stamp_ns`` tell what its
-    observation was made of, ``num_steps`` and ``noise_seed`` how a policy that iterates computed it. The
-    first ``frozen`` rows were given to the policy.
+    observation was made of, ``num_steps`` and ``noise_seed`` how a policy that iterates computed it,
+    ``decoding`` how one of action tokens did. The first ``frozen`` rows were given to the policy.
     """
 
     stamp_ns: int
@@ -79,6 +80,12 @@ class Prediction:
     frozen: int = 0
     num_steps: int = 0
     noise_seed: int = 0
+    decoding: HowDecoded | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether neither passes nor time ran out."""
+        return self.decoding is None or self.decoding.decoded.converged
 
 
 class PolicyRunner:
@@ -89,6 +96,7 @@ class PolicyRunner:
         settings: the node's settings for it.
         observations: makes observations of frames.
         sampling: steps and noise of queries.
+        decoding: of their action tokens.
         pacer: says which observations are queried.
         clock: the node's clock, nanoseconds.
         publish: publishes a prediction for an episode; the number of the chunk.
@@ -98,7 +106,8 @@ class PolicyRunner:
 
     Attributes:
         problem: why the last episode or query failed; empty when it did not.
-        unavailable: why the last frames gave no observation; empty when they did.
+        unavailable: why the last frames gave no observation or no chunk; empty when they did.
+        guessed: whether the last chunk had not converged, and was published all the same.
         committed: the rows that the executor has committed to, their columns those of the policy's action.
     """
 
@@ -108,6 +117,7 @@ class PolicyRunner:
         settings: PolicySettings,
         observations: Observations,
         sampling: QuerySampling,
+        decoding: QueryDecoding,
         pacer: QueryPacer,
         clock: Callable[[], int],
         publish: Callable[[Prediction, Episode, float], int],
@@ -120,6 +130,7 @@ class PolicyRunner:
         self._settings = settings
         self._observations = observations
         self._sampling = sampling
+        self._decoding = decoding
         self._pacer = pacer
         self._clock = clock
         self._publish = publish
@@ -131,6 +142,7 @@ class PolicyRunner:
         self.committed: CommittedPrefix | None = None
         self.problem = ""
         self.unavailable = ""
+        self.guessed = False
         self.truncated = bool(policy.instruction_truncated)
         self.queries = 0
         self.skipped = 0
@@ -163,15 +175,20 @@ class PolicyRunner:
         prepared = self.prepare(frames)
         if prepared is None:
             return None
-        prediction = self.finish(
-            prepared, self._policy.query(prepared.observed.observation, **prepared.given)
-        )
+        self.ready_decoder(self._policy)
+        result = self._policy.query(prepared.observed.observation, **prepared.given)
+        try:
+            prediction = self.finish(prepared, result)
+        except NotConverged as error:
+            self.withhold(error)
+            return None
         self.delay()
         return prediction
 
     def prepare(self, frames: FrameSet) -> Prepared | None:
         """What a query on the frames is given; None, with the reason noted, when they give no observation."""
         start_ns, start = _moment(self._clock)
+        deadline = self._decoding.given()
         try:
             observed = self._observations.observe(frames, start_ns)
         except ObservationUnavailable as error:
@@ -179,19 +196,34 @@ class PolicyRunner:
             self._note(unavailable=str(error))
             return None
         sampled = self._sampling.draw()
-        given = dict(sampled.arguments)
+        given = {**sampled.arguments, **deadline}
         prefix, frozen = self._prefix(frames.stamp_ns)
         if frozen:
             given["prefix"] = self._sampling.prefix(self._settings.action_units.to_policy(prefix), frozen)
         return Prepared(frames, observed, sampled, given, frozen, start_ns, start, time.perf_counter())
 
+    def ready_decoder(self, policy: Any) -> None:
+        """Let a policy of this kind decode as it is to now; in the thread that decodes."""
+        self._decoding.apply(policy)
+
+    def withhold(self, error: NotConverged) -> None:
+        """Report that a query's result is not used."""
+        self._note(unavailable=str(error))
+
+    @property
+    def unconverged(self) -> int:
+        """Queries that had not converged, published or not."""
+        return self._decoding.unconverged
+
     def finish(self, prepared: Prepared, result: Query) -> Prediction:
-        """The prediction that a query's result is. Raises PolicyOutputError where it cannot be executed."""
+        """The prediction that a query's result is. Raises PolicyOutputError where it cannot be executed, and
+        NotConverged where it is not to be."""
+        decoding = self._decoding.judge(result.decoded)
         rows = self._settings.action_units.to_robot(np.asarray(result.actions, dtype=np.float64))
-        self._check(rows)
+        self._check(rows, whole=decoding is None or decoding.decoded.converged)
         ready_ns, ready = _moment(self._clock)
         self._note()
-        return Prediction(
+        prediction = Prediction(
             prepared.frames.stamp_ns,
             rows,
             _times(prepared, result.timing, (ready - prepared.start) * 1e3),
@@ -201,7 +233,10 @@ class PolicyRunner:
             frozen=prepared.frozen,
             num_steps=prepared.sampled.num_steps,
             noise_seed=prepared.sampled.noise_seed,
+            decoding=decoding,
         )
+        self.guessed = not prediction.converged
+        return prediction
 
     def delay(self) -> None:
         """Wait as long as was asked for, to try slow policies. Raises Cancelled."""
@@ -258,9 +293,11 @@ class PolicyRunner:
         """Free the policy."""
         self._policy.close()
 
-    def _check(self, rows: np.ndarray) -> None:
+    def _check(self, rows: np.ndarray, whole: bool) -> None:
+        """``whole``: it has as many rows as the policy says; a chunk that ran out of time may have fewer."""
         expected = (self._policy.spec.chunk_size, len(self._settings.action_names))
-        if rows.shape != expected:
+        fits = rows.ndim == 2 and 0 < len(rows) <= expected[0] and rows.shape[1] == expected[1]
+        if not fits or (whole and len(rows) < expected[0]):
             raise PolicyOutputError(f"its output has shape {rows.shape}, expected {expected}")
         if not np.isfinite(rows).all():
             raise PolicyOutputError("its output is not finite; nothing is published")

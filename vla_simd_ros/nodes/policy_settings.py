@@ -21,6 +21,7 @@ from vla_simd_ros.graph.int8_groups import int8_setting
 from vla_simd_ros.inference import EXECUTORS
 from vla_simd_ros.nodes.images import COLOUR_ORDERS, PictureSettings
 from vla_simd_ros.nodes.param import LONGEST_S, Param, ParameterError, per_joint
+from vla_simd_ros.nodes.query_decoding import DECODING_PARAMETERS
 from vla_simd_ros.nodes.query_sampling import SAMPLING_PARAMETERS
 from vla_simd_ros.nodes.vehicle_motion import COLUMNS
 from vla_simd_ros.policies.base import PolicySpec
@@ -56,6 +57,14 @@ PRECISION_PARAMETERS = [
     ),
     Param("int8", "", "Groups of layers in int8, with commas: their names, all, or auto; empty: none."),
 ]
+
+SETTINGS = Param(
+    "settings",
+    "auto",
+    "Engine: where its settings come from. auto: those of vla_simd tune for such a checkpoint on this "
+    "machine, where there are any; default; or a file of vla_simd tune. The parameters below replace "
+    "single ones where they are not at their default.",
+)
 
 QUERY_PARAMETERS = [
     Param(
@@ -119,6 +128,7 @@ QUERY_PARAMETERS = [
         minimum=0,
     ),
     *SAMPLING_PARAMETERS,
+    *DECODING_PARAMETERS,
     Param(
         "query_pacing",
         "",
@@ -210,13 +220,7 @@ PARAMETERS = [
         choices=EXECUTORS,
     ),
     *PRECISION_PARAMETERS,
-    Param(
-        "settings",
-        "auto",
-        "Engine: where its settings come from. auto: those of vla_simd tune for such a checkpoint on this "
-        "machine, where there are any; default; or a file of vla_simd tune. The parameters below replace "
-        "single ones where they are not at their default.",
-    ),
+    SETTINGS,
     *(engine_parameter(name) for name in ENGINE_PARAMETERS),
     Param("affinity", [-1], "CPUs that the engine's threads run on; -1: any.", minimum=-1),
     *QUERY_PARAMETERS,

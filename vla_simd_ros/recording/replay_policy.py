@@ -7,8 +7,8 @@ the messages came, and must be the same bit for bit.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from vla_simd_ros.control.joint_buffer import (
 )
 from vla_simd_ros.control.observation_history import padded, step_times
 from vla_simd_ros.control.stamps import StampValidator
+from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.inference import Observation, Query
 from vla_simd_ros.nodes.images import ImageError, rgb
 from vla_simd_ros.nodes.policy_settings import PolicySettings
@@ -43,6 +44,14 @@ class Answering(Protocol):
     """What is needed of a :class:`vla_simd_ros.inference.Policy`."""
 
     spec: PolicySpec
+
+    @property
+    def decoder(self) -> DecoderOptions | None:
+        """What decodes action tokens."""
+
+    @property
+    def set_decoder(self) -> Callable[..., None]:
+        """Takes the fields of other options, for later queries."""
 
     def set_instruction(self, text: str) -> float:
         """Run the episode program."""
@@ -145,13 +154,35 @@ def _replay(
 
 
 def _query(policy: Answering, observation: Observation, timing: Any) -> Query:
-    """The query again, from the noise that it had."""
+    """The query again, from the noise that it had, or decoded as it was."""
+    options = decoder_of(timing)
+    if options is not None and options != policy.decoder:
+        policy.set_decoder(**asdict(options))
     # Recordings of before policies could iterate do not have the field.
     num_steps = getattr(timing, "num_steps", 0)
     if not num_steps:
         return policy.query(observation)
     noise = policy.noise(timing.noise_seed, num_steps)
     return policy.query(observation, noise=noise, num_steps=num_steps)
+
+
+def decoder_of(timing: Any) -> DecoderOptions | None:
+    """What decodes the tokens of a query as they were: with its block, and, where passes or time ran out,
+    so many passes. None for a query without tokens, as in recordings of before there were any."""
+    if not getattr(timing, "passes", 0):
+        return None
+    name = timing.decoder
+    if name == "auto":
+        name = "autoregressive" if timing.block == 1 else "jacobi"
+    ran_out = timing.exit in (type(timing).MAX_PASSES, type(timing).DEADLINE)
+    return DecoderOptions(
+        decoder=name,
+        sigma=timing.sigma,
+        max_passes=int(timing.passes) if ran_out else 0,
+        block=int(timing.block),
+        initialization=timing.initialization,
+        decoder_seed=int(timing.decoder_seed),
+    )
 
 
 class _Memory:

@@ -10,13 +10,12 @@ from typing import Any
 from vla_simd_ros.control.latency_budget import STAGES as BUDGET_STAGES
 from vla_simd_ros.control.latency_budget import LatencyBudget
 from vla_simd_ros.nodes.demo_recording import (
-    STAGES,
     Budget,
     Chunk,
     ExecutorReport,
     Joints,
     Recording,
-    Timing,
+    timing_of,
 )
 from vla_simd_ros.recording.bag import Bag, BagError, message_type
 
@@ -155,9 +154,7 @@ class _Reader:
 
     def timing(self, message: Any, time_ns: int, topic: str) -> None:
         self._times.append(time_ns)
-        durations = {name: float(getattr(message, name, 0.0)) for name in (*STAGES, "episode_ms")}
-        stamp = nanoseconds(message.header.stamp)
-        self._recording.timings.append(Timing(stamp, int(message.epoch), durations))
+        self._recording.timings.append(timing_of(message, nanoseconds(message.header.stamp)))
 
     def state(self, message: Any, time_ns: int, topic: str) -> None:
         self._times.append(time_ns)
