@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def test_costs_of_a_file(costs: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert plan["best"]["interval_s"] == pytest.approx(0.110)
     assert [split["blocks"] for split in plan["splits"]] == [0, 1, 2, 3, 4, 5]
     assert plan["splits"][0]["suffix_s"] is None
+    assert [split["boundary_bytes"] for split in plan["splits"]] == [0, 0, 1000, 1000, 1000, 0]
 
 
 def test_limits_move_the_cut(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,6 +57,7 @@ def test_a_checkpoint_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main([*arguments, "--save-costs", str(saved), "--frames", "3", "--at", "encoder.0"]) == 0
     printed = capsys.readouterr().out
     assert "Best: " in printed
+    assert re.search(r"  what crosses there in every frame: \S+ \[\d+, 32\] \w+ \(\d+\.\d KiB\)", printed)
     assert "Measured, cut after encoder.0, 3 frames one by one and 3 that overlap" in printed
     assert "encoder.0" in [block.name for block in read_costs(saved).blocks]
 

@@ -15,6 +15,7 @@ from typing import Any
 from vla_simd_ros.cli import split_live
 from vla_simd_ros.cli.arguments import add_int8, add_num_steps, count
 from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.graph.ir import Tensor
 from vla_simd_ros.hybrid.placement import Placement, PlacementError, Side, assign_cores
 from vla_simd_ros.hybrid.split_search import Resources, Split, best_split, splits
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, read_costs, write_costs
@@ -110,6 +111,8 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join([costs.source, "", *format_splits(candidates)]))
     best = best_split(candidates)
     print(f"\n{_verdict(best, len(costs.blocks))}")
+    if sides is not None and 0 < best.blocks < len(costs.blocks):
+        print(f"  {sides.crossing(best.after)}")
     if args.plan:
         args.plan.write_text(json.dumps(_plan(candidates, best, costs), indent=2) + "\n", encoding="utf-8")
     if sides is not None and args.frames:
@@ -123,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def format_splits(candidates: Sequence[Split]) -> list[str]:
-    """A table, one line for each cut; times in milliseconds, memory in MiB."""
+    """A table, one line for each cut; times in milliseconds, what crosses and memory in KiB and MiB."""
     titles = (
         "blocks",
         "after",
@@ -132,6 +135,7 @@ def format_splits(candidates: Sequence[Split]) -> list[str]:
         "suffix",
         "interval",
         "latency",
+        "crossing KiB",
         "prefix MiB",
         "suffix MiB",
     )
@@ -140,6 +144,7 @@ def format_splits(candidates: Sequence[Split]) -> list[str]:
             str(split.blocks),
             split.after or "-",
             *(_ms(value) for value in _times(split)),
+            f"{split.boundary_bytes / 2**10:.1f}",
             f"{split.prefix_bytes / 2**20:.1f}",
             f"{split.suffix_bytes / 2**20:.1f}",
         )
@@ -220,6 +225,7 @@ class _Sides:
             self.int8 = choose_groups(define_policy(checkpoint), args.int8, self._suffix, FoldCache())
         self._checkpoint = checkpoint
         self._instruction: str = args.instruction
+        self._boundaries: dict[str, Sequence[Tensor]] = {}
 
     @property
     def peak_bytes(self) -> int | None:
@@ -231,13 +237,24 @@ class _Sides:
     def costs(self) -> StageCosts:
         """What every block costs. What is loaded for that is free again afterwards."""
         from vla_simd_ros.fidelity.programs import instruct
+        from vla_simd_ros.graph.partition import cut_points, partition
         from vla_simd_ros.hybrid.measure_costs import measure_costs
 
         def say(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
         policy = instruct(self._checkpoint, self._instruction, self.int8)
+        for after in cut_points(policy.compiled):
+            self._boundaries[after] = partition(policy.compiled, after).boundary
         return measure_costs(policy, self._case, self._prefix, self._suffix, self._repeats, say)
+
+    def crossing(self, after: str) -> str:
+        """What crosses a cut, in words."""
+        tensors = ", ".join(
+            f"{tensor.name} {list(tensor.shape)} {tensor.dtype.value} ({tensor.nbytes / 2**10:.1f} KiB)"
+            for tensor in self._boundaries[after]
+        )
+        return f"what crosses there in every frame: {tensors}"
 
     def run(self, after: str, frames: int) -> list[str]:
         """The policy cut after a block, measured, in words. Raises GraphError where it cannot be cut so."""
@@ -258,6 +275,7 @@ class _Sides:
             f"  overlapping: a frame every {_ms(found.interval_s)} ms, "
             f"{found.interval_s / found.predicted_s - 1:+.1%} against the slower stage alone; "
             f"{found.speedup:.2f} times the rate of one by one; {_ms(found.latency_s)} ms each",
+            f"  {self.crossing(after)}",
         ]
 
 

@@ -52,6 +52,7 @@ class Split:
     suffix_s: float
     prefix_bytes: int
     suffix_bytes: int
+    boundary_bytes: int = 0
     obstacles: tuple[str, ...] = ()
 
     @property
@@ -81,6 +82,7 @@ def predict(costs: StageCosts, blocks: int, resources: Resources | None = None) 
         suffix_s=sum(block.suffix_s for block in behind) * slowdown,
         prefix_bytes=_prefix_bytes(costs, blocks),
         suffix_bytes=_suffix_bytes(costs, blocks),
+        boundary_bytes=costs.crossing(blocks),
     )
     return Split(**{**split.__dict__, "obstacles": tuple(_obstacles(split, allowed))})
 

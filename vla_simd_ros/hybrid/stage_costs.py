@@ -90,11 +90,16 @@ class StageCosts:
             raise CostError(f"the second executor has {threads} threads, expected more than 0")
         return max(1.0, self.saturation * self.suffix_threads / threads)
 
+    def crossing(self, blocks: int) -> int:
+        """Bytes that cross a cut after the first ``blocks`` blocks; none where one side has all."""
+        return 0 if self._uncut(blocks) else self.blocks[blocks - 1].boundary_bytes
+
     def transfer(self, blocks: int) -> float:
-        """Seconds to hand over after the first ``blocks`` blocks; nothing crosses where one side has all."""
-        if blocks in (0, len(self.blocks)):
-            return 0.0
-        return self.transfer_s + self.blocks[blocks - 1].boundary_bytes / self.transfer_rate
+        """Seconds to hand over there."""
+        return 0.0 if self._uncut(blocks) else self.transfer_s + self.crossing(blocks) / self.transfer_rate
+
+    def _uncut(self, blocks: int) -> bool:
+        return blocks in (0, len(self.blocks))
 
 
 def _check_block(block: BlockCost) -> None:
