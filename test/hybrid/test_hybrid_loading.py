@@ -85,7 +85,7 @@ def test_a_block_that_runs_on_one_side_only_stays_there() -> None:
         plan_zone(SIX, (), options())
 
 
-@pytest.fixture(scope="module", params=["impact", "smolvla"])
+@pytest.fixture(scope="module", params=["impact", "smolvla", "impact_tokens"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = tmp_path_factory.mktemp("checkpoint") / request.param
     make_checkpoint(request.param, path, small_options(request.param))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from spelling_policy import SpellingPolicy
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
@@ -16,6 +17,8 @@ from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.programs import instruct
+from vla_simd_ros.graph.compile import compile_graph
+from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
 from vla_simd_ros.graph.partition import cut_points, partition, query_blocks
 from vla_simd_ros.graph.programs import CompiledPolicy
@@ -136,6 +139,18 @@ def test_a_side_holds_its_weights_and_activations(tmp_path: Path) -> None:
     whole = SimdExecutor(threads=1).load(policy.compiled).arena_bytes + policy.compiled.constant_bytes
     assert splits(costs)[0].suffix_bytes == pytest.approx(whole, rel=0.1)
     assert splits(costs)[-1].prefix_bytes == splits(costs)[0].suffix_bytes
+
+
+def test_a_side_holds_the_keys_and_values_that_it_reads() -> None:
+    compiled = compile_graph(SpellingPolicy().build(3), FoldCache())
+    each = next(iter(compiled.states.values())).nbytes
+    assert each == 4 * np.prod(next(iter(compiled.states.values())).shape)
+    for after in cut_points(compiled):
+        cut = partition(compiled, after)
+        for side in (cut.prefix, cut.suffix):
+            states = {use.state for program in side.programs.values() for use in program.states}
+            assert held_bytes(side) > side.constant_bytes + len(states) * each
+        assert len(states) == len(compiled.states), "the second side decodes"
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,11 @@ class KeyValueState:
         """Of both together: keys on the left, values on the right."""
         return self.rows, 2 * self.width
 
+    @property
+    def nbytes(self) -> int:
+        """Of all its rows, in float32."""
+        return DType.F32.itemsize * math.prod(self.shape)
+
 
 @dataclass(eq=False)
 class Graph:
