@@ -116,7 +116,7 @@ class KeyValueState:
     @property
     def nbytes(self) -> int:
         """Of all its rows, in float32."""
-        return DType.F32.itemsize * math.prod(self.shape)
+        return DType.F32.itemsize * self.rows * 2 * self.width
 
 
 @dataclass(eq=False)

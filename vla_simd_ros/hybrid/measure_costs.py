@@ -85,8 +85,8 @@ def _weights(compiled: CompiledPolicy, lifetime: Lifetime) -> int:
 
 
 def held_bytes(compiled: CompiledPolicy) -> int:
-    """Memory of one side: its constants and states, and the activations as an engine with one thread lays them
-    out. What an executor needs besides, as for recordings, is not in it."""
+    """Memory of one side: its constants and states, and the activations as an engine with one thread lays
+    them out. What an executor needs besides, as for recordings, is not in it."""
     programs = [compiled.programs[lifetime] for lifetime in sorted(compiled.programs)]
     arena = plan_arena(list(plan_storage(programs).buffers.values()))
     states = {use.state for program in programs for use in program.states}
