@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import Image, JointState
+from small_checkpoints import small_options
 from std_msgs.msg import String
 from vla_simd_ros.msg import ActionChunk, HybridState
 
@@ -25,6 +27,7 @@ from vla_simd_ros.graph.ir import Array, Lifetime
 from vla_simd_ros.graph.partition import query_blocks
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.hybrid.machine_state import Loads
+from vla_simd_ros.hybrid.measure_costs import STEPS
 from vla_simd_ros.hybrid.stage_costs import BlockCost, StageCosts, write_costs
 from vla_simd_ros.inference import Observation, Policy, make_executor
 from vla_simd_ros.nodes import qos
@@ -51,22 +54,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def costs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By hand: every block takes a millisecond on either side."""
-    names = query_blocks(instruct(load_checkpoint(folder), "go").compiled)
-    blocks = tuple(BlockCost(name, 1e-3, 1e-3, 100, 100, 8) for name in names)
-    path = tmp_path_factory.mktemp("costs") / "costs.json"
-    write_costs(StageCosts(blocks, 0.0, 1e9, source="by hand"), path)
+def costs_by_hand(folder: Path, path: Path) -> Path:
+    """Every block takes a millisecond on either side, and so do all steps together."""
+    compiled = instruct(load_checkpoint(folder), "go").compiled
+    blocks = [BlockCost(name, 1e-3, 1e-3, 100, 100, 8) for name in query_blocks(compiled)]
+    if compiled.programs[Lifetime.STEP].ops:
+        blocks.append(BlockCost(STEPS, math.inf, 1e-3, 0, 100, 0))
+    write_costs(StageCosts(tuple(blocks), 0.0, 1e9, source="by hand"), path)
     return path
 
 
+@pytest.fixture(scope="module")
+def costs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return costs_by_hand(folder, tmp_path_factory.mktemp("costs") / "costs.json")
+
+
 class Fault:
-    """What the executors of a side do with query programs: nothing, or what a test says, once."""
+    """What the executors of a side do with query programs: nothing, or what a test says, once; and with the
+    scores of tokens."""
 
     def __init__(self) -> None:
         self.next: Callable[[Double], None] | None = None
         self.hit = threading.Event()
+        self.spoil: Callable[[Array], Array] = lambda scores: scores
 
     def strike(self, executor: Double) -> None:
         fault, self.next = self.next, None
@@ -102,6 +112,9 @@ class Double:
     def strike(self) -> None:
         self._fault.strike(self)
 
+    def spoil(self, scores: Array) -> Array:
+        return self._fault.spoil(scores)
+
 
 class DoubleExecutable:
     def __init__(self, inner: Any, executor: Double) -> None:
@@ -112,7 +125,10 @@ class DoubleExecutable:
         outputs: dict[str, Array] = self.inner.run(lifetime, inputs)
         if lifetime is Lifetime.QUERY:
             self._executor.strike()
-        return outputs
+        return {
+            name: self._executor.spoil(value) if name == "scores" else value
+            for name, value in outputs.items()
+        }
 
     def tensor(self, tensor: Any) -> Array:
         value: Array = self.inner.tensor(tensor)
@@ -373,3 +389,47 @@ def test_what_cannot_be_is_refused_in_words(
     assert "the first cut is after 900 blocks, expected 1 to" in capfd.readouterr().err
     robot.node.set_parameters([Parameter("zone_first", value=0)])
     assert robot.node.trigger_configure() == SUCCESS
+
+
+@pytest.fixture(scope="module")
+def speller(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A policy that spells its actions in tokens, and its costs."""
+    path = tmp_path_factory.mktemp("policy") / "impact_tokens"
+    options = small_options(
+        "impact_tokens", cameras=(Camera("front", HEIGHT, WIDTH),), state_dim=2, action_dim=2
+    )
+    make_checkpoint("impact_tokens", path, options)
+    return path, costs_by_hand(path, path.parent / "costs.json")
+
+
+def test_tokens_are_decoded_on_the_second_executor(ros: Any, speller: tuple[Path, Path]) -> None:
+    vehicle = Vehicle(ros, *speller, decoder="jacobi")
+    vehicle.start()
+    for shade in (30, 200):
+        chunk = vehicle.until_chunk(shade)
+        vehicle.check(chunk, shade)
+        assert chunk.timing.decoder == "jacobi" and chunk.timing.exact and chunk.timing.passes > 0
+    assert vehicle.node.set_parameters([Parameter("decoder", value="autoregressive")])[0].successful
+    changed = vehicle.until_chunk(90, count=2)  # one may have been under way
+    vehicle.check(changed, 90)
+    assert changed.timing.passes == changed.timing.tokens
+
+
+def test_what_cannot_be_decoded_is_no_failure_of_a_stage(ros: Any, speller: tuple[Path, Path]) -> None:
+    vehicle = Vehicle(ros, *speller, decoder="jacobi")
+    vehicle.start()
+    vehicle.until_chunk(30)
+    vehicle.faults["suffix"].spoil = lambda scores: np.full_like(scores, np.nan)
+    vehicle.observe(60)
+    ros.spin_until(lambda: "the scores of token 0 are not finite" in vehicle.diagnostics(), "the error")
+    vehicle.faults["suffix"].spoil = lambda scores: scores
+    vehicle.check(vehicle.until_chunk(90), 90)
+    assert vehicle.node.set_parameters([Parameter("query_deadline_ms", value=1e-6)])[0].successful
+    vehicle.observe(120)
+    ros.spin_until(lambda: "a query had not converged after 1 passes" in vehicle.diagnostics(), "the report")
+    assert vehicle.node.set_parameters([Parameter("query_deadline_ms", value=0.0)])[0].successful
+    vehicle.check(vehicle.until_chunk(150), 150)
+    vehicle.check_order()
+    last = vehicle.await_state(lambda state: bool(state.frames_finished >= 3), "a state")
+    assert last.restarts == 0 and last.reason == ""
+    assert dict(zip(last.drop_reasons, last.drop_counts, strict=True))["unusable"] >= 2
