@@ -193,6 +193,28 @@ def test_an_idle_node_ends(ros: Any) -> None:
         assert ends_on(node, signal.SIGINT) == 0
 
 
+# The middleware takes its time to start.
+STARTING = f"""
+import sys, time
+import rclpy
+from vla_simd_ros.nodes.process import run_node
+
+def init(**options):
+    print("IN INIT", flush=True)
+    time.sleep({FOREVER_S})
+
+rclpy.init = init
+sys.exit(run_node(lambda: None, sys.argv))
+"""
+
+
+def test_a_node_ends_while_the_middleware_starts(ros: Any) -> None:
+    with running(["-c", STARTING]) as node:
+        wait(ros, node, "IN INIT")
+        assert ends_on(node, signal.SIGINT) == 0
+        assert not node.said("Traceback")
+
+
 # A node whose own code fails while it runs.
 FAULTY = """
 import sys

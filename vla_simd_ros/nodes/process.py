@@ -31,12 +31,17 @@ class ManagedNode(Protocol):
 
 
 class _StopSignals:
-    """Turns SIGINT and SIGTERM into a stop request and a deadline."""
+    """Turns SIGINT and SIGTERM into a stop request and a deadline.
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    Attributes:
+        requested: set by either.
+        wake: called then, by another thread.
+    """
+
+    def __init__(self) -> None:
         self.requested = threading.Event()
+        self.wake: Callable[[], None] = lambda: None
         self._ended = threading.Event()
-        self._wake = wake
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -55,7 +60,7 @@ class _StopSignals:
         while self._read.recv(1)[0] not in stopping:
             pass
         self.requested.set()
-        self._wake()
+        self.wake()
         if not self._ended.wait(GRACE_S):
             os._exit(0)
 
@@ -67,9 +72,11 @@ def run_node(make: Callable[[], Node], args: Sequence[str] | None = None) -> int
         make: makes the node, which is a :class:`ManagedNode`.
         args: command line arguments with ROS arguments among them; None for those of the process.
     """
+    # First: an interrupt that Python raises in the middle of the middleware's start leaves it half made.
+    signals = _StopSignals()
     rclpy.init(args=list(args) if args is not None else None, signal_handler_options=SignalHandlerOptions.NO)
     executor = SingleThreadedExecutor()
-    signals = _StopSignals(executor.wake)
+    signals.wake = executor.wake
     node = make()
     executor.add_node(node)
     try:
