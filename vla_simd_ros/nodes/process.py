@@ -60,9 +60,11 @@ class _StopSignals:
         while self._read.recv(1)[0] not in stopping:
             pass
         self.requested.set()
-        self.wake()
-        if not self._ended.wait(GRACE_S):
-            os._exit(0)
+        try:
+            self.wake()
+        finally:  # whatever becomes of that while the node is taken down
+            if not self._ended.wait(GRACE_S):
+                os._exit(0)
 
 
 def run_node(make: Callable[[], Node], args: Sequence[str] | None = None) -> int:
