@@ -46,10 +46,10 @@ def test_a_policy_is_told_what_its_parameters_say_and_once() -> None:
 def test_changes_hold_from_the_next_query_and_leave_the_rest() -> None:
     policy = Policy()
     made = decoding(policy, block=4)
-    made.change({"decoder": "jacobi", "num_steps": 3})
+    made.take(made.changed({"decoder": "jacobi", "num_steps": 3}))
     assert policy.told == []
     made.apply(policy)
-    made.change({"initialization": "repeat"})
+    made.take(made.changed({"initialization": "repeat"}))
     made.apply(policy)
     assert policy.decoder == DecoderOptions("jacobi", block=4, initialization="repeat")
 
@@ -59,7 +59,7 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_taken(changes: dict
     policy = Policy()
     made = decoding(policy, sigma=0.0, block=4)
     with pytest.raises(ParameterError, match="decoder: got 'early_exit': sigma is 0"):
-        made.change(changes)
+        made.take(made.changed(changes))
     made.apply(policy)
     assert policy.decoder == DecoderOptions(sigma=0.0, block=4)
 
@@ -77,7 +77,7 @@ def test_a_policy_without_tokens_takes_none_of_it(changes: dict[str, Any], words
         decoding(Policy(spells=False), **changes)
     made = decoding(Policy(spells=False))
     with pytest.raises(ParameterError, match=words):
-        made.change(changes)
+        made.take(made.changed(changes))
     made.apply(Policy(spells=False))
     assert made.given() == {} and made.judge(None) is None
 
@@ -88,7 +88,7 @@ def test_the_deadline_counts_from_the_query() -> None:
     assert made.given() == {"deadline": pytest.approx(50.02)}
     now[0] = 60.0
     assert made.given() == {"deadline": pytest.approx(60.02)}
-    made.change({"query_deadline_ms": 0.0})
+    made.take(made.changed({"query_deadline_ms": 0.0}))
     assert made.given() == {}
 
 
@@ -105,7 +105,7 @@ def test_what_ran_out_is_used_only_where_that_is_accepted(exit_: Exit, words: st
     assert made.unconverged == 0
     with pytest.raises(NotConverged, match=words):
         made.judge(decoded(exit_))
-    made.change({"accept_unconverged": True})
+    made.take(made.changed({"accept_unconverged": True}))
     how = made.judge(decoded(exit_))
     assert how is not None and how.options.decoder == "jacobi" and how.decoded.exit is exit_
     assert made.unconverged == 2

@@ -161,10 +161,10 @@ class PolicyPipeline:
     def change(self, changes: Mapping[str, Any]) -> None:
         """Let later queries take other solver steps, or be decoded otherwise. Raises ParameterError, and
         changes nothing, where they cannot."""
-        # No policy takes both, so that what is refused comes first.
+        decoding = self._decoding.changed(changes)
         if "num_steps" in changes:
             self._sampling.set_num_steps(changes["num_steps"])
-        self._decoding.change(changes)
+        self._decoding.take(decoding)
         self._supply.restart()
 
     def activate(self) -> None:

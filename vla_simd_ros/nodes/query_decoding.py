@@ -115,15 +115,15 @@ class QueryDecoding:
         self._decodes = policy.action_tokens is not None
         self._type = policy.spec.type
         self._clock = clock
-        self._values = checked(DECODING_PARAMETERS, {})
-        self.change({name: values[name] for name in self._values})
+        self._values: Mapping[str, Any] = checked(DECODING_PARAMETERS, {})
+        self.take(self.changed(values))
         self._applied = DEFAULT_OPTIONS
         self.unconverged = 0
         """Queries that ran out of passes or time, published or not."""
 
-    def change(self, changes: Mapping[str, Any]) -> None:
-        """Take other values of the parameters, and let the others be. Raises ParameterError, and takes none,
-        where these cannot be."""
+    def changed(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The parameters with some changed, for :meth:`take`; other names are none of them. Raises
+        ParameterError where these cannot be."""
         values = {**self._values, **{name: value for name, value in changes.items() if name in self._values}}
         if not self._decodes:
             for param in DECODING_PARAMETERS:
@@ -135,6 +135,10 @@ class QueryDecoding:
             self._options(values).make(1, self._clock)
         except DecodingError as error:
             raise ParameterError(f"decoder: got '{values['decoder']}': {error}") from None
+        return values
+
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Let :meth:`changed` parameters hold."""
         self._values = values
 
     def given(self) -> dict[str, Any]:
