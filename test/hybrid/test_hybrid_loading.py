@@ -85,6 +85,23 @@ def test_a_block_that_runs_on_one_side_only_stays_there() -> None:
         plan_zone(SIX, (), options())
 
 
+def test_a_side_holds_no_more_than_it_may() -> None:
+    """By hand: a block is 100 bytes on the first side and 200 on the second."""
+    zone = plan_zone(SIX, NAMES, options(prefix_memory=350))
+    assert (zone.first, zone.last, zone.cut) == (1, 3, 3)
+    zone = plan_zone(SIX, NAMES, options(suffix_memory=500))
+    assert (zone.first, zone.last, zone.cut) == (4, 5, 4)
+    with pytest.raises(CostError, match="the cut after 4 cannot be: the prefix's memory is limited"):
+        plan_zone(SIX, NAMES, options(prefix_memory=350, last=4))
+    with pytest.raises(CostError, match=r"no split is possible: .*memory is limited"):
+        plan_zone(SIX, NAMES, options(prefix_memory=50))
+
+
+def test_the_zone_ends_where_a_block_cannot_change_sides() -> None:
+    zone = plan_zone(costs_of(list("abcdef"), on_one_side="b"), NAMES, options())
+    assert (zone.first, zone.last, zone.cut) == (2, 5, 3)
+
+
 @pytest.fixture(scope="module", params=["impact", "smolvla", "impact_tokens"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = tmp_path_factory.mktemp("checkpoint") / request.param

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ from vla_simd_ros.hybrid.hybrid_policy import HybridPolicy, WholePolicy
 from vla_simd_ros.hybrid.measure_costs import STEPS, measure_costs
 from vla_simd_ros.hybrid.placement import Placement, Side, assign_cores
 from vla_simd_ros.hybrid.split_executor import SplitExecutor
-from vla_simd_ros.hybrid.split_search import Resources, best_split, predict, splits
+from vla_simd_ros.hybrid.split_search import Resources, Split, best_split, predict, splits
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, read_costs
 from vla_simd_ros.inference import Policy, make_executor
 from vla_simd_ros.loaded_programs import choose_groups
@@ -55,6 +54,7 @@ class HybridOptions:
     costs: a file of ``vla_simd split --save-costs``; None: measure with so many ``repeats``
     first, last: the dynamic zone in blocks of the prefix; 0: two blocks around the cut
     cut: blocks of the prefix at first; 0: the best one in the zone
+    prefix_memory, suffix_memory: bytes that either side may hold, the whole zone included; None: no limit
     """
 
     checkpoint: str
@@ -71,6 +71,8 @@ class HybridOptions:
     first: int = 0
     last: int = 0
     cut: int = 0
+    prefix_memory: int | None = None
+    suffix_memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -226,14 +228,26 @@ def plan_zone(costs: StageCosts, names: Sequence[str], options: HybridOptions) -
             f"the zone is {first} to {last} blocks and the cut {options.cut or 'the best one'}, "
             "expected first, cut and last in order"
         )
-    candidates = splits(costs, Resources(first=first, last=last))[1 : len(names) + 1]
+    allowed = Resources(options.prefix_memory, options.suffix_memory, first=first, last=last)
+    candidates = splits(costs, allowed)[1 : len(names) + 1]
     cut = options.cut or best_split(candidates).blocks
-    first = options.first or max(1, cut - _AROUND)
-    last = options.last or min(len(names), cut + _AROUND)
+    first = options.first or _farthest(candidates, cut, -1)
+    last = options.last or _farthest(candidates, cut, 1)
     for split in candidates[first - 1 : last]:
-        if math.isinf(split.latency_s):
+        if split.obstacles:
             raise CostError(
                 f"the zone is {first} to {last} blocks, but the cut after {split.blocks} cannot be: "
                 f"{'; '.join(split.obstacles)}"
             )
     return Zone(first, last, cut, tuple(names[first - 1 : last]))
+
+
+def _farthest(candidates: Sequence[Split], cut: int, step: int) -> int:
+    """The end of the zone in one direction where nothing is said: two blocks from the cut, or as far as it
+    can be."""
+    end = cut
+    for blocks in range(cut + step, cut + (_AROUND + 1) * step, step):
+        if not 1 <= blocks <= len(candidates) or candidates[blocks - 1].obstacles:
+            break
+        end = blocks
+    return end

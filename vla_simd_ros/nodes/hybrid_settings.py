@@ -24,6 +24,7 @@ from vla_simd_ros.nodes.policy_settings import (
 )
 
 _MOST_BLOCKS = 10_000
+_MIB, _MOST_MIB = 1 << 20, 1 << 30
 _ENGINE = tuple(name for name in ENGINE_PARAMETERS if name != "threads")
 
 
@@ -90,6 +91,14 @@ PARAMETERS = [
         minimum=0,
         maximum=_MOST_BLOCKS,
     ),
+    Param(
+        "prefix_memory",
+        0,
+        "MiB that the prefix may hold with its blocks of the whole zone; 0: no limit.",
+        minimum=0,
+        maximum=_MOST_MIB,
+    ),
+    Param("suffix_memory", 0, "The same of the suffix.", minimum=0, maximum=_MOST_MIB),
     Param(
         "cut_margin",
         0.04,
@@ -172,6 +181,8 @@ def hybrid_settings(values: Mapping[str, Any]) -> HybridSettings:
         first=values["zone_first"],
         last=values["zone_last"],
         cut=values["cut"],
+        prefix_memory=values["prefix_memory"] * _MIB or None,
+        suffix_memory=values["suffix_memory"] * _MIB or None,
     )
     restarts = RestartSettings(
         stall_s=values["stall_timeout"],
