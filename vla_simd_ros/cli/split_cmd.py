@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.cli import split_live
-from vla_simd_ros.cli.arguments import add_int8, add_num_steps, count
+from vla_simd_ros.cli.arguments import add_decoder, add_int8, add_num_steps, count, decoder_options
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.ir import Tensor
 from vla_simd_ros.hybrid.placement import Placement, PlacementError, Side, assign_cores
@@ -65,6 +65,7 @@ def add_parser(commands: Any) -> None:
     measured.add_argument("--at", metavar="BLOCK", help="cut after this block instead of the best one")
     add_int8(measured)
     add_num_steps(measured)
+    add_decoder(parser)
     split_live.add_arguments(parser)
     limits = parser.add_argument_group("limits")
     limits.add_argument(
@@ -225,6 +226,7 @@ class _Sides:
             self.int8 = choose_groups(define_policy(checkpoint), args.int8, self._suffix, FoldCache())
         self._checkpoint = checkpoint
         self._instruction: str = args.instruction
+        self._decoder = decoder_options(args)
         self._boundaries: dict[str, Sequence[Tensor]] = {}
 
     @property
@@ -264,7 +266,7 @@ class _Sides:
         from vla_simd_ros.inference import Policy
 
         executor, case = SplitExecutor(self._prefix, self._suffix, [after]), self._case
-        policy = Policy(self._checkpoint, executor, self.int8)
+        policy = Policy(self._checkpoint, executor, self.int8, decoder=self._decoder)
         policy.set_instruction(self._instruction)
         request = policy.request(case.observation, noise=case.noise, num_steps=case.num_steps)
         found = measure_pipeline(SplitPolicy(policy, after), request, frames, self._places)

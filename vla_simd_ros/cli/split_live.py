@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vla_simd_ros.cli.arguments import decoder_options
 from vla_simd_ros.hybrid.split_search import Resources, best_split, splits
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, write_costs
 
@@ -74,6 +75,7 @@ def run_live_study(args: argparse.Namespace, prefix: str, int8: str, costs: Stag
     mover = CutMover(loader.controller(), machine)
     cut: list[int | None] = [None]  # None: where the mover says
     policy = loader.hybrid(lambda: mover.blocks if cut[0] is None else cut[0])
+    policy.policy.set_decoder(**dataclasses.asdict(decoder_options(args)))
     policy.policy.set_instruction(args.instruction)
     policy.warm_up()
     observation = policy.policy.blank_observation()

@@ -26,7 +26,7 @@ _FIRST_RUNS = 2
 
 
 STEPS = "steps"
-"""The name under which solver steps stand among the blocks."""
+"""The name under which solver or decoding steps stand among the blocks."""
 
 
 def measure_costs(
@@ -40,7 +40,8 @@ def measure_costs(
     """Run every block alone on both executors, ``repeats`` times each after two first runs, and take the
     median. Where results have to come from a device, a block's time ends when they are computed.
 
-    The solver steps of a policy that iterates stand as one more block, which only the second executor runs.
+    The solver steps of a policy that iterates, or the decoding of action tokens one after the other, stand as
+    one more block, which only the second executor runs.
     """
     compiled = policy.compiled
     blocks = []
@@ -143,7 +144,7 @@ def _copy_rate(repeats: int) -> float:
 
 
 def _time_steps(policy: InstructedPolicy, executor: Executor, case: Case, repeats: int) -> float:
-    """Median seconds of all solver steps of a query together."""
+    """Median seconds of all steps of a query together."""
     executable = executor.load(policy.compiled)
     times = []
     for _ in range(repeats + 1):
