@@ -164,7 +164,7 @@ def test_a_prefix_longer_than_the_context_is_reported_and_the_next_query_works(
     with monkeypatch.context() as patch:
         patch.setattr(type(robot.policy.action_tokens), "prefix_rows", lambda *_: 100_000)
         robot.observe()
-        robot.await_diagnostic("position 100000 at place 0 is outside the state of")
+        robot.await_diagnostic("index 100000 at position 0 is outside the table of")
     assert len(robot.chunks) == 1
     assert list(robot.next_chunk().actions) == expected
 

@@ -23,10 +23,12 @@ from vla_simd_ros.control.limits import JointLimits
 from vla_simd_ros.control.query_pacer import QueryPacer
 from vla_simd_ros.control.query_timing import QueryPacing
 from vla_simd_ros.control.timeline import Mode
-from vla_simd_ros.inference import Timing
+from vla_simd_ros.inference import Query, Timing
 from vla_simd_ros.nodes.episodes import Episode
 from vla_simd_ros.nodes.observations import Observed
+from vla_simd_ros.nodes.param import checked
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction
+from vla_simd_ros.nodes.query_decoding import DECODING_PARAMETERS, QueryDecoding
 from vla_simd_ros.nodes.query_sampling import Sampled
 from vla_simd_ros.nodes.query_worker import FrameSet
 
@@ -92,7 +94,8 @@ class Robot:
 class SimulatedPolicy:
     """Takes its time on the robot's clock."""
 
-    spec = SimpleNamespace(chunk_size=CHUNK, max_instruction_tokens=0)
+    spec = SimpleNamespace(chunk_size=CHUNK, max_instruction_tokens=0, type="simulated")
+    action_tokens = None
     instruction_truncated = False
 
     def __init__(self, robot: Robot) -> None:
@@ -101,7 +104,7 @@ class SimulatedPolicy:
     def query(self, observation: Any) -> Any:
         self._robot.move(self._robot.now + POLICY_NS)
         timing = Timing(preprocess_ms=0.0, query_ms=9.0, step_ms=0.0, postprocess_ms=0.0, total_ms=9.0)
-        return SimpleNamespace(actions=np.zeros((CHUNK, 2), np.float32), timing=timing)
+        return Query(np.zeros((CHUNK, 2), np.float32), timing)
 
 
 class SimulatedDelay:
@@ -132,6 +135,7 @@ def drive(delay: str, mode: Mode, window: int, seconds: float, seed: int) -> dic
         settings,
         observations,
         sampling,
+        QueryDecoding(policy, checked(DECODING_PARAMETERS, {})),
         QueryPacer(QueryPacing.CONTINUOUS, 0),
         lambda: robot.now,
         robot.publish,
