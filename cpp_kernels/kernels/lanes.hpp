@@ -47,6 +47,10 @@ struct Lanes {
     front.add_one();
     back = back + splat(1.0f);
   }
+  VLA_INLINE void scale(Vec factor) {
+    front.scale(factor);
+    back = back * factor;
+  }
   VLA_INLINE void relu() {
     front.relu();
     back = max(zero(), back);
@@ -69,6 +73,7 @@ struct Lanes<0> {
   VLA_INLINE void add_to(float*) const {}
   VLA_INLINE void subtract_from(float*) const {}
   VLA_INLINE void add_one() {}
+  VLA_INLINE void scale(Vec) {}
   VLA_INLINE void relu() {}
   VLA_INLINE void modulate(const Lanes&, const Lanes&) {}
 };
@@ -126,6 +131,11 @@ struct Rows {
     above.subtract_from(p, ld);
     row.subtract_from(p + (R - 1) * ld);
   }
+  // Row by row with these factors.
+  VLA_INLINE void scale(const float* factors) {
+    above.scale(factors);
+    row.scale(broadcast(factors + R - 1));
+  }
   VLA_INLINE void relu() {
     above.relu();
     row.relu();
@@ -151,6 +161,7 @@ struct Rows<0, V> {
   VLA_INLINE void add_from(const float*, int64_t) {}
   VLA_INLINE void add_to(float*, int64_t) const {}
   VLA_INLINE void subtract_from(float*, int64_t) const {}
+  VLA_INLINE void scale(const float*) {}
   VLA_INLINE void relu() {}
   VLA_INLINE void modulate(const Row&, const Row&) {}
   VLA_INLINE void store(float*, int64_t) const {}

@@ -93,6 +93,7 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
     return;
   }
   if (t.accumulate) sums.add_from(t.y, t.y_ld);
+  if (t.row_factors) sums.scale(t.row_factors);
   if (t.bias) {
     RowLanes bias;
     bias.load(t.bias);
@@ -179,6 +180,7 @@ VLA_INLINE void finish_column(const float* sums, int64_t sums_ld, int64_t rows, 
     float* y = t.y + r * t.y_ld + c;
     Vec v = load(sums + r * sums_ld);
     if (t.accumulate) v = v + load(y, part);
+    if (t.row_factors) v = v * broadcast(t.row_factors + r);
     if (t.bias) v = v + bias;
     if (t.residual) v = v + load(t.residual + r * t.residual_ld + c, part);
     v = activate(v, kActivation);

@@ -39,6 +39,7 @@ struct TileArgs {
   int64_t cols;     // at most kTileCols
   bool accumulate;  // y already holds the sum over earlier k
   // Set for the last part of k only; all start at the tile's first row and column.
+  const float* row_factors = nullptr;  // of the sums, one for each row
   const float* bias;
   const float* residual;
   int64_t residual_ld;

@@ -198,6 +198,62 @@ TEST(negative_scale) { check_case(Case({6, 40, 1, 1, 16, false, -0.5f}), 1e-6); 
 
 TEST(scores_far_beyond_what_exp_can_hold) { check_case(Case({8, 1200, 1, 1, 64, false, 1.0f, 10.0f}), 2e-4); }
 
+// Weights are relative to the first key's, which here is the one that weighs least, or most, by far. In a tile of queries
+// only some are like that, and the others have the bits that they have without those.
+TEST(a_first_key_far_from_the_others) {
+  for (const float first : {-400.0f, -70.0f, -30.0f, 30.0f, 400.0f}) {
+    for (const int64_t keys : {3, 40, 70, 1100}) {
+      Case c({15, keys, 1, 1, 16, false, 1.0f, 0.2f});
+      for (int64_t i = 0; i < 15; i += 4) {
+        c.q[static_cast<size_t>(i * 16)] = first;
+        for (int64_t j = 0; j < keys; ++j) c.k[static_cast<size_t>(j * 16)] = j == 0 ? 1.0f : 0.001f * static_cast<float>(j % 7);
+      }
+      check_case(c, 4e-6);
+      for_each_isa([&](const KernelTable& table) {
+        Matrix together = c.result(), apart = c.result();
+        run_fused(table, c.args(together), 15);
+        run_fused(table, c.args(apart), 1);
+        CHECK(same_bits(together.copy(), apart.copy()));
+      });
+    }
+  }
+}
+
+// Scores that no power of two holds, of every key or of the first one only.
+TEST(scores_of_any_size) {
+  for (const float factor : {1e3f, 1e6f, 1e12f, 1e30f}) {
+    Case c({8, 90, 1, 1, 4, false, 1.0f, 1.0f});
+    for (int64_t j = 0; j < 90; ++j) {
+      for (int64_t d = 0; d < 4; ++d) c.k[static_cast<size_t>(j * 4 + d)] = d == 0 ? static_cast<float>(j % 11) : 0.0f;
+    }
+    for (int64_t i = 0; i < 8; ++i) c.q[static_cast<size_t>(i * 4)] = i % 2 == 0 ? factor : -factor;
+    check_case(c, 1e-5);
+  }
+}
+
+TEST(infinite_scores_are_told) {
+  Case c({4, 50, 1, 1, 8});
+  c.q[8] = std::numeric_limits<float>::infinity();  // of the second query
+  for_each_isa([&](const KernelTable& table) {
+    for (const auto run : kMethods) {
+      Matrix y = c.result();
+      run(table, c.args(y), 4);
+      for (int64_t i = 0; i < 4; ++i) CHECK(std::isnan(y.at(i, 0)) == (i == 1));
+    }
+  });
+}
+
+TEST(large_values_stay_finite) {
+  Case c({5, 60, 1, 1, 8});
+  for (float& v : c.v) v *= 1e20f;
+  const std::vector<double> expected = c.expected(0, 2);
+  for_each_isa([&](const KernelTable& table) {
+    Matrix y = c.result();
+    run_fused(table, c.args(y), 5);
+    for (int64_t d = 0; d < 8; ++d) CHECK_CLOSE(y.at(2, d) / 1e20, expected[static_cast<size_t>(d)] / 1e20, 1e-6);
+  });
+}
+
 TEST(masked_keys_have_no_weight) {
   Case c({7, 1300, 2, 2, 8, true, 1.0f, 0.5f});
   for (int64_t row = 0; row < 2 * 7; ++row) {
@@ -226,18 +282,20 @@ TEST(nan_is_passed_on) {
 }
 
 TEST(bits_do_not_depend_on_the_partition) {
-  const Case c({61, 1100, 2, 1, 40, true});
-  for_each_isa([&](const KernelTable& table) {
-    for (const auto run : kMethods) {
-      Matrix whole = c.result();
-      run(table, c.args(whole), 61);
-      for (const int64_t step : {1, 5, 14, 30}) {
-        Matrix parts = c.result();
-        run(table, c.args(parts), step);
-        CHECK(same_bits(whole.copy(), parts.copy()));
+  for (const bool bias : {true, false}) {
+    const Case c({61, 1100, 2, 1, 40, bias});
+    for_each_isa([&](const KernelTable& table) {
+      for (const auto run : kMethods) {
+        Matrix whole = c.result();
+        run(table, c.args(whole), 61);
+        for (const int64_t step : {1, 5, 14, 30}) {
+          Matrix parts = c.result();
+          run(table, c.args(parts), step);
+          CHECK(same_bits(whole.copy(), parts.copy()));
+        }
       }
-    }
-  });
+    });
+  }
 }
 
 CHECK_MAIN()
