@@ -108,19 +108,37 @@ VLA_INLINE void step(SumRows<R>& sums, const RowGroups<R>& a, const PackedWeight
   sums.template multiply_add<I>(a, lanes);
 }
 
-// What follows the sums.
-__attribute__((noinline)) void finish(const int32_t* sums, int64_t rows, const Int8TileArgs& t) {
+// What follows the sums, for a vector of columns of all rows.
+template <Activation kActivation, typename Part>
+VLA_INLINE void finish_column(const int32_t* sums, int64_t rows, const Int8TileArgs& t, int64_t c, Part part) {
   const Epilogue& e = t.epilogue;
+  const Vec scales = load(t.panel.scales + c);
+  const Vec bias = e.bias ? load(e.bias + c, part) : zero();
+  const Vec scale = e.gamma ? load(e.gamma + c, part) + splat(1.0f) : zero();
+  const Vec shift = e.gamma ? load(e.beta + c, part) : zero();
   for (int64_t r = 0; r < rows; ++r) {
-    const Vec row_scale = broadcast(t.scales + r * t.scale_step);
-    over_columns(t.cols, [&](int64_t c, auto part) {
-      Vec v = to_float(load_sums(sums + r * kInt8TileCols + c)) * (row_scale * load(t.panel.scales + c));
-      if (e.bias) v = v + load(e.bias + c, part);
-      if (e.residual) v = v + load(e.residual + r * e.residual_ld + c, part);
-      v = activate(v, e.activation);
-      if (e.gamma) v = fma(v, load(e.gamma + c, part) + splat(1.0f), load(e.beta + c, part));
-      store(t.y + r * t.y_ld + c, v, part);
-    });
+    Vec v = to_float(load_sums(sums + r * kInt8TileCols + c)) * (broadcast(t.scales + r * t.scale_step) * scales);
+    if (e.bias) v = v + bias;
+    if (e.residual) v = v + load(e.residual + r * e.residual_ld + c, part);
+    v = activate(v, kActivation);
+    if (e.gamma) v = fma(v, scale, shift);
+    store(t.y + r * t.y_ld + c, v, part);
+  }
+}
+
+__attribute__((noinline)) void finish(const int32_t* sums, int64_t rows, const Int8TileArgs& t) {
+  with_activation(t.epilogue.activation, [&](auto activation) {
+    over_columns(t.cols, [&](int64_t c, auto part) { finish_column<activation.value>(sums, rows, t, c, part); });
+  });
+}
+
+// Rows of the output and of the residual may be far away when the sums are there.
+VLA_INLINE void fetch_rows(int64_t rows, const Int8TileArgs& t) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int c = 0; c < kInt8TileCols; c += 16) {
+      prefetch_to_write(t.y + r * t.y_ld + c);
+      if (t.epilogue.residual) prefetch_far(t.epilogue.residual + r * t.epilogue.residual_ld + c);
+    }
   }
 }
 
@@ -128,6 +146,7 @@ template <int R>
 __attribute__((noinline)) void int8_tile(const Int8TileArgs& t) {
   SumRows<R> sums;
   sums.start(t.panel.starts);
+  fetch_rows(R, t);
   const PackedWeight* w = t.panel.weights;
   for (int64_t line = 0; line < t.lines; ++line) {
     for (int64_t run = 0; run < t.runs; ++run) {
