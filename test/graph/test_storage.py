@@ -188,6 +188,46 @@ def test_a_residual_may_have_gaps() -> None:
     assert places["half"].root.name == "x" and not storage.copies
 
 
+def _attended(net: Net, rows: int, width: int) -> Tensor:
+    """Attention to keys and values from one layer of twice that width."""
+    kv = net.linear(net.x(rows, 8), 2 * width, "both")
+    k, v = (
+        net.b.slice(kv, axis=1, start=i * width, stop=(i + 1) * width, name=name)
+        for i, name in enumerate("kv")
+    )
+    q = net.linear(net.x(rows, 8), width, "q")
+    return net.b.attention(q, k, v, heads=4, kv_heads=4, scale=1.0, name="mixed")
+
+
+def test_keys_and_values_are_spaced_where_their_rows_would_crowd() -> None:
+    net = Net()
+    places, storage = net.stored(net.b.add(_attended(net, 70, 128), net.x(70, 128), name="y"))
+    sizes = {tensor.name: buffer.nbytes for tensor, buffer in storage.buffers.items()}
+    assert (places["both"].cols, places["both"].ld, sizes["both"]) == (256, 272, 70 * 272 * 4)
+    assert (places["q"].ld, places["mixed"].ld) == (128, 128) and not storage.copies
+
+
+@pytest.mark.parametrize(("rows", "width"), [(15, 128), (70, 120)])
+def test_few_rows_and_other_widths_do_not_crowd(rows: int, width: int) -> None:
+    net = Net()
+    places, _ = net.stored(net.b.add(_attended(net, rows, width), net.x(rows, width), name="y"))
+    assert places["both"].ld == 2 * width
+
+
+def test_what_outlives_its_program_or_needs_its_rows_together_is_not_spaced() -> None:
+    for reader in ("output", "reshape"):
+        net = Net()
+        kv = net.linear(net.x(70, 8), 256, "kv")
+        mixed = net.b.attention(net.x(70, 256), kv, kv, heads=4, kv_heads=4, scale=1.0, name="mixed")
+        other = (
+            kv
+            if reader == "output"
+            else net.b.activation("relu", net.b.reshape(kv, (70 * 256,), name="row"), name="flat")
+        )
+        places, _ = net.stored(mixed, other)
+        assert places["kv"].ld == 256, reader
+
+
 @given(graphs())
 def test_tensors_in_use_together_share_no_byte(case: tuple[Graph, dict[str, Array]]) -> None:
     programs = _programs(compile_graph(case[0], FoldCache()))

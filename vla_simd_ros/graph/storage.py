@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from vla_simd_ros.graph.branches import Branch, find_branches
 from vla_simd_ros.graph.ir import DType, KeyValueState, Op, Tensor
-from vla_simd_ros.graph.memory import Buffer
+from vla_simd_ros.graph.memory import ALIGNMENT, Buffer
 from vla_simd_ros.graph.programs import Program
 from vla_simd_ros.graph.state import APPEND, versions
 
@@ -31,6 +31,11 @@ _READ_ANY_ROWS = frozenset((*_ANY_ROWS, "mean_rows", "conv2d"))
 # But for these operands: the image, and what is added to scores.
 _WITHOUT_GAPS = {"conv2d": (0,), "attention": (3,)}
 
+# A head's keys and values are a few columns of every row. Where rows begin a multiple of this many bytes
+# apart, those of all rows compete for the same few places of a cache, which holds fewer than it could.
+_CROWDED_BYTES = 1024
+_LEAST_CROWDED_ROWS = 16
+
 
 @dataclass(frozen=True)
 class Place:
@@ -44,6 +49,11 @@ class Place:
     rows: int
     cols: int
     ld: int
+
+    @property
+    def nbytes(self) -> int:
+        """What its rows take, with the gaps between them and one after the last."""
+        return self.rows * self.ld * self.root.dtype.itemsize
 
     @property
     def dense(self) -> bool:
@@ -110,7 +120,7 @@ def plan_storage(programs: Sequence[Program], branching: bool = False) -> Storag
             if root not in constants and root not in storage.buffers:
                 first, last, branch = _in_use(positions, branches)
                 storage.buffers[root] = Buffer(
-                    root.name, root.nbytes, first, last, number, root in persistent, branch
+                    root.name, storage.places[root].nbytes, first, last, number, root in persistent, branch
                 )
     return storage
 
@@ -120,13 +130,21 @@ def _own_place(tensor: Tensor) -> Place:
     return Place(tensor, 0, rows, cols, cols)
 
 
+def _spaced_place(tensor: Tensor) -> Place:
+    """A tensor's own memory, with a cache line after every row where rows would crowd without it."""
+    rows, cols = matrix_shape(tensor)
+    crowded = rows >= _LEAST_CROWDED_ROWS and cols * tensor.dtype.itemsize % _CROWDED_BYTES == 0
+    return Place(tensor, 0, rows, cols, cols + ALIGNMENT // tensor.dtype.itemsize if crowded else cols)
+
+
 def _place(program: Program, kept: set[Tensor], use: _Use, storage: Storage) -> None:
     places = storage.places
     places.update((tensor, _own_place(tensor)) for tensor in program.constants)
     owners = [*program.inputs.values(), *(op.output for op in program.ops if op.kind not in _NO_OWNERS)]
     places.update(_joined_parts(program, [tensor for tensor in owners if tensor not in kept], use))
     for tensor in owners:
-        places.setdefault(tensor, _own_place(tensor))
+        spaced = tensor not in kept and use.may_be_spaced(tensor)
+        places.setdefault(tensor, _spaced_place(tensor) if spaced else _own_place(tensor))
     for op in program.ops:
         if op.kind in VIEWS:
             _place_view(op, use, storage)
@@ -198,6 +216,20 @@ class _Use:
         if maker is not None and maker.kind == "concat" and _is_middle_axis(tensor, maker.attrs["axis"]):
             return False
         return self.readers_cope(tensor)
+
+    def may_be_spaced(self, tensor: Tensor) -> bool:
+        """Whether attention reads keys or values from ``tensor``, and nothing needs its rows without gaps."""
+        maker = self._maker.get(tensor)
+        joins = maker is not None and maker.kind == "concat"  # its parts are placed for a whole without gaps
+        return not joins and self._attended(tensor) and self.copes_with_gaps(tensor)
+
+    def _attended(self, tensor: Tensor) -> bool:
+        return any(
+            self._attended(reader.output)
+            if reader.kind in VIEWS
+            else reader.kind == "attention" and tensor in reader.inputs[1:3]
+            for reader in self._readers.get(tensor, ())
+        )
 
     def readers_cope(self, tensor: Tensor) -> bool:
         """Whether all readers of ``tensor`` can do with gaps between its rows."""
