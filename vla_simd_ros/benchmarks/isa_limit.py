@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from vla_simd_ros.benchmarks.backend import BenchmarkError
 
-# What PyTorch reads when it is loaded: oneDNN, its own kernels, and MKL. OpenVINO has oneDNN
-# too, but was measured to ignore this, as ONNX Runtime was; XNNPACK (in ExecuTorch) has no such setting.
+# What PyTorch reads when it is loaded: oneDNN, its own kernels, and MKL. The convolutions of OpenVINO, which
+# are oneDNN's, obey too; its matrix products and ONNX Runtime do not, but copies of both that
+# scripts/hold_peers.py makes can be held. XNNPACK (in ExecuTorch) has no such setting.
 _VARIABLES: Mapping[str, Mapping[str, str]] = {
     "avx2": {
         "ONEDNN_MAX_CPU_ISA": "AVX2",
