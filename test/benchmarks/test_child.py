@@ -10,6 +10,7 @@ import pytest
 
 from vla_simd_ros.benchmarks.backend import BenchmarkError, Setup
 from vla_simd_ros.benchmarks.child import ChildRunner, Turns
+from vla_simd_ros.benchmarks.disturbances import Disturbance
 from vla_simd_ros.executors.settings import EngineSettings
 
 SETUP = Setup(checkpoint="", instruction="", settings=EngineSettings(threads=2))
@@ -66,6 +67,19 @@ def test_programs_are_told_as_medians_of_the_last_queries() -> None:
 def test_a_backend_that_cannot_tell_its_programs_has_none(turns: tuple[Turns, Recorder]) -> None:
     turns[0].time_queries(0, 2)
     assert turns[0].programs(2) == {}
+
+
+def test_what_happened_around_the_last_queries_is_told() -> None:
+    backend = Recorder()
+    faults = iter((3, 4, 10, 12, 20, 29))
+    turns = Turns(
+        backend,
+        [1.0],  # type: ignore[list-item]
+        lambda: backend.now_ns,
+        lambda: Disturbance(faults=next(faults)),
+    )
+    turns.time_queries(0, 3)
+    assert [around.faults for around in turns.disturbances(2)] == [2, 9]
 
 
 def test_soak_lasts_until_its_time_is_over(turns: tuple[Turns, Recorder]) -> None:

@@ -5,12 +5,14 @@ import json
 
 from vla_simd_ros.benchmarks.co_runner import CoRun
 from vla_simd_ros.benchmarks.decoding import DecodingSummary
+from vla_simd_ros.benchmarks.disturbances import Disturbance
 from vla_simd_ros.benchmarks.interleave import Plan
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.report import Context, to_json, to_markdown
 from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
 from vla_simd_ros.benchmarks.soak import Soak
 from vla_simd_ros.benchmarks.statistics import Summary, compare, summarize
+from vla_simd_ros.benchmarks.tail import find_tail
 from vla_simd_ros.benchmarks.work import Work
 from vla_simd_ros.decoding.decoders import DecoderOptions
 
@@ -66,6 +68,14 @@ def test_json_holds_all_that_a_repetition_needs() -> None:
     assert protocol["instruction"] == "pick it up"
     assert report["machine"]["command"] == "vla_simd bench x"
     assert report["soak"] is None and report["profile"] is None
+
+
+def test_slow_queries_are_told() -> None:
+    tail = find_tail([1.0, 1.0, 4.0], [Disturbance(stolen_ms=10.0 * i) for i in range(3)])
+    slow = dataclasses.replace(result(), tail=tail)
+    assert to_json(slow, OPTIONS, CONTEXT)["tail"]["slow"]["mean_ms"] == 4.0
+    assert "| slower " in to_markdown(slow, OPTIONS, CONTEXT)
+    assert to_json(result(), OPTIONS, CONTEXT)["tail"] is None
 
 
 def test_json_of_soak_and_profile() -> None:

@@ -44,6 +44,13 @@ def test_peers_get_the_threads_that_the_engine_chose() -> None:
     assert [runner.details["threads"] for runner in result.runners] == ["1", "1", "1"]
 
 
+def test_slow_queries_are_looked_at_where_there_are_many() -> None:
+    result, _ = run(dataclasses.replace(OPTIONS, peers=(), plan=Plan(1, 250)))
+    assert sum(result.tail.counts) == 500
+    result, _ = run(dataclasses.replace(OPTIONS, peers=(), plan=Plan(1, 249)))
+    assert result.tail is None
+
+
 def test_alone_and_beside_a_busy_process() -> None:
     result, _ = run(dataclasses.replace(OPTIONS, peers=(), co_runner=True))
     assert result.co_run.alone.n == result.co_run.beside.n == OPTIONS.plan.queries

@@ -31,6 +31,7 @@ from vla_simd_ros.benchmarks.backend import (
     resolve,
 )
 from vla_simd_ros.benchmarks.decoding import DecodingSummary, summarize_decoding
+from vla_simd_ros.benchmarks.disturbances import Counters, Disturbance, count_disturbances
 from vla_simd_ros.benchmarks.isa_limit import limiting_variables
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.decoding.base import Decoded
@@ -48,12 +49,21 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Turns:
-    """What a runner does in its turn, on its backend; ``clock`` counts nanoseconds."""
+    """What a runner does in its turn, on its backend; ``clock`` counts nanoseconds, ``counters`` what
+    disturbs it."""
 
-    def __init__(self, backend: Backend, cases: Sequence[Case], clock: Clock = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        cases: Sequence[Case],
+        clock: Clock = time.perf_counter_ns,
+        counters: Counters = count_disturbances,
+    ) -> None:
         self._backend = backend
         self._cases = cases
         self._clock = clock
+        self._counters = counters
+        self._disturbances: list[Disturbance] = []
         self._spent_ms: list[Mapping[str, float]] = []
         self._decoded: list[Decoded] = []
 
@@ -92,11 +102,17 @@ class Turns:
         none."""
         return summarize_decoding(self._decoded[-count:]) if self._decoded else None
 
+    def disturbances(self, count: int) -> list[Disturbance]:
+        """What happened around each of the last ``count`` queries that were timed."""
+        return self._disturbances[-count:]
+
     def _time(self, index: int) -> float:
         case = self._cases[index % len(self._cases)]
+        before = self._counters()
         start = self._clock()
         self._backend.query(case)
         elapsed_ms = (self._clock() - start) / 1e6
+        self._disturbances.append(self._counters() - before)
         if isinstance(self._backend, Staged):
             self._spent_ms.append(self._backend.spent_ms)
         if isinstance(self._backend, Spelling) and self._backend.decoded is not None:
@@ -165,6 +181,11 @@ class ChildRunner:
     def decoding(self, count: int) -> DecodingSummary | None:
         """How the tokens of the last ``count`` queries that were timed were decoded."""
         result: DecodingSummary | None = self._call("decoding", count)
+        return result
+
+    def disturbances(self, count: int) -> list[Disturbance]:
+        """What happened around each of the last ``count`` queries that were timed."""
+        result: list[Disturbance] = self._call("disturbances", count)
         return result
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from vla_simd_ros.benchmarks.session import BenchResult, Options, RunnerResult
 from vla_simd_ros.benchmarks.soak import WINDOW_S, Soak
 from vla_simd_ros.benchmarks.statistics import TAIL_BOUND, TAIL_QUERIES, Summary
 from vla_simd_ros.benchmarks.table import markdown_table
+from vla_simd_ros.benchmarks.tail import tail_tables
 from vla_simd_ros.graph.int8 import FP32, INT8
 
 BOUNDARY = "raw uint8 frames and un-normalized state in, actions in robot units out; text encoded before"
@@ -46,6 +47,7 @@ def to_json(result: BenchResult, options: Options, context: Context) -> dict[str
         "decoders": {name: asdict(comparison) for name, comparison in result.decoders.items()},
         "soak": asdict(result.soak) if result.soak else None,
         "co_run": asdict(result.co_run) if result.co_run else None,
+        "tail": result.tail.to_json() if result.tail else None,
         "profile": [asdict(op) for op in result.profile] if result.profile else None,
         "protocol": {
             "boundary": BOUNDARY,
@@ -93,6 +95,8 @@ def to_markdown(result: BenchResult, options: Options, context: Context) -> str:
         lines += [*_decodings(result.runners, str(options.decoder)), ""]
     if options.plan.queries >= TAIL_QUERIES:
         lines += [_tail_line(result.runners[0].summary), ""]
+    if result.tail:
+        lines += [*tail_tables(result.tail), ""]
     if result.soak:
         lines += _soak_lines(result.soak)
     if result.co_run:

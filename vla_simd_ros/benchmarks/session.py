@@ -26,7 +26,8 @@ from vla_simd_ros.benchmarks.isa_limit import limiting_variables
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.sensors import SensorWatch
 from vla_simd_ros.benchmarks.soak import Soak, check_soak, summarize_soak
-from vla_simd_ros.benchmarks.statistics import Comparison, Summary, compare, summarize
+from vla_simd_ros.benchmarks.statistics import TAIL_QUERIES, Comparison, Summary, compare, summarize
+from vla_simd_ros.benchmarks.tail import Tail, find_tail
 from vla_simd_ros.decoding.decoders import DEFAULT_OPTIONS, DecoderOptions
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.int8 import FP32, INT8
@@ -83,7 +84,8 @@ class RunnerResult:
 @dataclass(frozen=True)
 class BenchResult:
     """All runners, this engine first; ``int8`` are its groups of layers in int8, with commas; ``comparisons``
-    holds each peer's time over this engine's, ``decoders`` that of the engine with other decoders."""
+    holds each peer's time over this engine's, ``decoders`` that of the engine with other decoders; ``tail`` are
+    this engine's slow queries, of many enough."""
 
     isa: str
     int8: str
@@ -94,6 +96,7 @@ class BenchResult:
     co_run: CoRun | None
     profile: list[OpTime] | None
     decoders: dict[str, Comparison] = field(default_factory=dict)
+    tail: Tail | None = None
 
     def fastest_peer(self, precision: str = FP32) -> str | None:
         """The peer of the smallest median time among those that compute in this precision."""
@@ -152,6 +155,7 @@ def run_bench(
         programs = {name: runner.programs(options.plan.queries) for name, runner in runners.items()}
         decodings = {name: runner.decoding(options.plan.queries) for name, runner in runners.items()}
         ours = runners[OURS]
+        tail = _tail(ours, times[OURS])
         soak = _soak(ours, options.soak_s, say) if options.soak_s else None
         co_run = _co_run(ours, options.plan, say) if options.co_runner else None
         profile = ours.profile(_PROFILE_RUNS) if options.profile else None
@@ -174,7 +178,7 @@ def run_bench(
             for is_peer in (True, False)
         )
         isa, int8 = (ours.details[name] for name in ("isa", "int8"))
-        return BenchResult(isa, int8, threads, results, peers, soak, co_run, profile, decoders)
+        return BenchResult(isa, int8, threads, results, peers, soak, co_run, profile, decoders, tail)
 
 
 def _start(
@@ -237,6 +241,11 @@ def _check(
     for name, error in departures.items():
         say(f"{name}: maximum absolute error {error:.1e} of the largest action")
     return departures
+
+
+def _tail(runner: ChildRunner, blocks_ms: Sequence[Sequence[float]]) -> Tail | None:
+    times = [ms for block in blocks_ms for ms in block]
+    return find_tail(times, runner.disturbances(len(times))) if len(times) >= TAIL_QUERIES else None
 
 
 def _soak(runner: ChildRunner, seconds: float, say: Say) -> Soak:
