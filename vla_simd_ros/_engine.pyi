@@ -157,6 +157,8 @@ class Program:
     def run(self) -> None: ...
     def profile(self) -> list[int]:
         """Run, and return the nanoseconds that each operation took."""
+    def time(self, runs: int) -> int:
+        """Run so often, and return the nanoseconds that it took in all."""
 
 class ProgramBuilder:
     def __init__(self, engine: Engine, arena: Arena) -> None: ...

@@ -238,7 +238,10 @@ void register_program(py::module_& module) {
            py::call_guard<py::gil_scoped_release>(),
            "Runs every operation. Raises Cancelled after Engine.cancel(), RunError for an index outside its table.")
       .def("profile", &profile, py::call_guard<py::gil_scoped_release>(),
-           "Runs every operation; nanoseconds that each took.");
+           "Runs every operation; nanoseconds that each took.")
+      .def("time", [](const BoundProgram& bound, int64_t runs) { return bound.engine->time(*bound.program, runs); },
+           py::arg("runs"), py::call_guard<py::gil_scoped_release>(),
+           "Runs all operations so often, one run after the other; nanoseconds that it took in all.");
   register_builder(module);
 }
 

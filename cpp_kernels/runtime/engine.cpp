@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "runtime/affinity.hpp"
 #include "runtime/cpu_features.hpp"
@@ -68,14 +69,13 @@ Team Engine::team(Runner& runner, int crew) {
 
 void Engine::run_op(const Program& program, std::size_t op, const Team& team, int64_t* op_ns) {
   if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
+  if (op_ns == nullptr) return execute(program.ops[op], team);
   const auto start = std::chrono::steady_clock::now();
   execute(program.ops[op], team);
-  if (op_ns != nullptr) op_ns[op] = elapsed_ns(start);
+  op_ns[op] = elapsed_ns(start);
 }
 
-void Engine::run(const Program& program, int64_t* op_ns) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const AffinityScope scope(affinity_);
+void Engine::run_ops(const Program& program, int64_t* op_ns) {
   const Team everyone = team(pool_, 0);
   auto section = program.sections.begin();
   for (std::size_t op = 0; op < program.ops.size();) {
@@ -89,6 +89,21 @@ void Engine::run(const Program& program, int64_t* op_ns) {
     op = section++->end;
   }
   if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
+}
+
+void Engine::run(const Program& program, int64_t* op_ns) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const AffinityScope scope(affinity_);
+  run_ops(program, op_ns);
+}
+
+int64_t Engine::time(const Program& program, int64_t runs) {
+  if (runs < 1) throw std::invalid_argument("time: got " + std::to_string(runs) + " runs, expected 1 or more");
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const AffinityScope scope(affinity_);
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < runs; ++i) run_ops(program, nullptr);
+  return elapsed_ns(start);
 }
 
 std::shared_ptr<const PackedWeights> Engine::pack(const float* weights, int64_t n, int64_t k,

@@ -61,6 +61,8 @@ class Engine {
   // Runs `program`, which must have been prepared. With `op_ns`, which has one element per operation, stores the
   // time that each took, in which branches may overlap. One run at a time: a second caller waits. Throws Cancelled or RunError.
   void run(const Program& program, int64_t* op_ns = nullptr);
+  // Nanoseconds that `runs` runs take, one after the other: of a program so short that reading a clock would count.
+  int64_t time(const Program& program, int64_t runs);
 
   // Packs weights on this engine's threads; see PackedWeights.
   std::shared_ptr<const PackedWeights> pack(const float* weights, int64_t n, int64_t k,
@@ -88,6 +90,7 @@ class Engine {
  private:
   Team team(Runner& runner, int crew);
   void run_op(const Program& program, std::size_t op, const Team& team, int64_t* op_ns);
+  void run_ops(const Program& program, int64_t* op_ns);
 
   const KernelTable& kernels_;
   const Int8Table& int8_;

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from rooflines import ROUND
@@ -118,6 +119,17 @@ def test_the_table_shows_rates_shares_and_verdicts() -> None:
     header, winograd = rows[0], next(row for row in rows if row[2] == "winograd2")
     cells = dict(zip(header[:13], winograd[:13], strict=True))
     assert (cells["GFLOP/s"], cells["executed"], cells["% of roofline"]) == ("200.0", "80.0", "80.0")
-    assert winograd[13:] == ["5.000", "80.0"]
+    assert header[13] == "with exponentials"
+    assert winograd[13:] == ["", "5.000", "80.0"]
     direct = next(row for row in rows if row[2] == "direct")
-    assert direct[13:] == ["", ""]
+    assert direct[13:] == ["", "", ""]
+
+
+def test_exponentials_have_a_share_of_their_own_and_no_part_in_the_verdict() -> None:
+    work = replace(GFLOP, exponentials=10**7)  # 1.2 ms more at the peak
+    (layer,) = layers_of(op("attention", "s", 50, 99.0), alone=lambda _: [AloneTime("attention", work, 12.5)])
+    assert layer.share_alone == pytest.approx(0.8)
+    assert layer.share_with_exponentials == pytest.approx(0.896)
+    assert layer.reaches_target is False
+    row = [cell.strip() for cell in layers_table([layer])[2].split("|")]
+    assert row[13:15] == ["80.0", "89.6"]

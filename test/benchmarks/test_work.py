@@ -44,7 +44,7 @@ def test_weights_in_int8_are_a_quarter() -> None:
 
 def test_attention_has_two_products() -> None:
     y = op("attention", t(3, 8), t(5, 8), t(5, 8), None, heads=2, kv_heads=2, scale=1.0)
-    assert op_work(y) == Work(480, 480, 0, 4 * (24 + 40 + 40 + 24))
+    assert op_work(y) == Work(480, 480, 0, 4 * (24 + 40 + 40 + 24), exponentials=2 * 3 * 5)
 
 
 @pytest.mark.parametrize(
@@ -107,5 +107,6 @@ def test_an_embedding_reads_the_rows_asked_for() -> None:
 
 
 def test_work_adds_up() -> None:
-    assert Work(1, 2, 3, 4) + Work(10, 20, 30, 40) == Work(11, 22, 33, 44)
+    assert Work(1, 2, 3, 4, 5) + Work(10, 20, 30, 40) == Work(11, 22, 33, 44, 5)
+    assert Work(1, 2, 3, 4, 5) * 3 == Work(3, 6, 9, 12, 15)
     assert Work(0, 0, 0, 0).intensity == 0

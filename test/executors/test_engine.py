@@ -82,6 +82,21 @@ def test_program_errors_name_the_operation() -> None:
     assert len(program.profile()) == 1
 
 
+def test_a_program_is_timed_over_as_many_runs_as_asked_for() -> None:
+    engine, arena = _engine.Engine(2), _engine.Arena(1024)
+    builder = _engine.ProgramBuilder(engine, arena)
+    x, y = (arena.array(byte, [2, 4], [16, 4], "float32") for byte in (0, 64))
+    x[:], y[:] = 1, 0
+    builder.binary(
+        "sum", "add", _engine.View(64, 2, 4, 4), _engine.View(0, 2, 4, 4), _engine.View(64, 2, 4, 4)
+    )
+    program = builder.build()
+    assert program.time(5) > 0
+    assert (y == 5).all()
+    with pytest.raises(ValueError, match="time: got 0 runs, expected 1 or more"):
+        program.time(0)
+
+
 def test_programs_outlive_what_they_were_made_of() -> None:
     engine, arena = _engine.Engine(2), _engine.Arena(4096)
     builder = _engine.ProgramBuilder(engine, arena)

@@ -199,6 +199,23 @@ def test_inputs_may_be_strided(loaded: SimdExecutable) -> None:
     assert np.array_equal(got, expected)
 
 
+def test_keys_in_spaced_rows_are_the_same_keys(executor: SimdExecutor) -> None:
+    b = Builder()
+    rng = np.random.default_rng(3)
+    weights = [rng.standard_normal((width, 32)).astype(np.float32) for width in (512, 256)]
+    x = b.input("x", (80, 32), DType.F32, Lifetime.QUERY)
+    kv, q = (b.linear(x, b.constant(f"w{i}", w), name=f"l{i}") for i, w in enumerate(weights))
+    k, v = (b.slice(kv, axis=1, start=256 * i, stop=256 * i + 256, name=f"s{i}") for i in (0, 1))
+    policy = compiled(b, b.attention(q, k, v, heads=4, kv_heads=4, scale=0.02, name="y"))
+    inputs = by_lifetime(policy, {"x": rng.standard_normal((80, 32)).astype(np.float32)})
+    got, expected = (outputs(each.load(policy), inputs)["y"] for each in (executor, ReferenceExecutor()))
+    assert np.abs(got - expected).max() < 2e-6 * np.abs(expected).max()
+
+
+def test_a_program_by_itself_has_a_shortest_time(loaded: SimdExecutable) -> None:
+    assert 0 < loaded.shortest_ms(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE], 2) < 1e4
+
+
 @pytest.mark.parametrize("token", [-1, 10, 2**31 - 1])
 def test_tokens_outside_the_table_are_refused(loaded: SimdExecutable, token: int) -> None:
     with pytest.raises(

@@ -104,7 +104,11 @@ def measure_kernels(folder: str | None, settings: EngineSettings, instruction: s
 
 
 def _layer_json(layer: Layer) -> dict[str, Any]:
-    shares = {"share_alone": layer.share_alone, "share_in_query": layer.share_in_query}
+    shares = {
+        "share_alone": layer.share_alone,
+        "share_with_exponentials": layer.share_with_exponentials,
+        "share_in_query": layer.share_in_query,
+    }
     return {**asdict(layer), **shares, "reaches_target": layer.reaches_target}
 
 

@@ -35,7 +35,8 @@ class Layer:
     ``in_query_ms`` the mean time within a query, None for an algorithm that the policy does not use. The
     bounds are the shortest times that the roofline allows for either. A ``narrow`` layer has fewer columns
     than the register tile, which it therefore cannot fill; a layer with a ``choice`` of algorithms has one
-    whose products are not all of its work.
+    whose products are not all of its work. ``bound_with_exponentials_ms`` is the bound alone of a layer that
+    has exponentials to compute besides its products; the verdict does not depend on it.
     """
 
     kind: str
@@ -50,11 +51,18 @@ class Layer:
     in_query_ms: float | None
     bound_alone_ms: float
     bound_in_query_ms: float
+    bound_with_exponentials_ms: float | None = None
 
     @property
     def share_alone(self) -> float:
         """Part of its roofline reached alone."""
         return self.bound_alone_ms / self.alone_ms
+
+    @property
+    def share_with_exponentials(self) -> float | None:
+        """Part reached alone of the roofline that counts exponentials, where there are any."""
+        bound = self.bound_with_exponentials_ms
+        return None if bound is None else bound / self.alone_ms
 
     @property
     def share_in_query(self) -> float | None:
@@ -111,6 +119,7 @@ def _layer(
         sum(used) / len(used) if used else None,
         roofline.alone_ms(alone.work),
         roofline.in_query_ms(alone.work),
+        roofline.with_exponentials_ms(alone.work) if alone.work.exponentials else None,
     )
 
 
@@ -135,6 +144,7 @@ def layers_table(layers: Iterable[Layer]) -> list[str]:
         "GFLOP/s",
         "executed",
         "% of roofline",
+        "with exponentials",
         "ms in query",
         "% of roofline",
     )
@@ -164,9 +174,14 @@ def _row(layer: Layer) -> tuple[str, ...]:
         f"{_rate(work.flops, layer.alone_ms):.1f}",
         f"{_rate(work.executed, layer.alone_ms):.1f}",
         f"{100 * layer.share_alone:.1f}",
+        _percent(layer.share_with_exponentials),
         f"{layer.in_query_ms:.3f}" if used else "",
-        f"{100 * (layer.share_in_query or 0):.1f}" if used else "",
+        _percent(layer.share_in_query),
     )
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f}"
 
 
 def _rate(flops: int, ms: float) -> float:

@@ -14,6 +14,10 @@ _PEAK_S = 0.3
 _SIZES = tuple(1 << power for power in range(14, 29, 2))
 """16 KiB to 256 MiB: from the first-level cache to memory."""
 _READS = 7
+_EXPONENTIAL_FLOPS = 12
+"""Of the multiplications of one exponential as this engine computes it: a polynomial of degree five and a
+power of two, six instructions that take the places of multiply-adds. Its additions, comparisons and shifts,
+as many again, may run beside those and do not count."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,11 @@ class Roofline:
     def alone_ms(self, work: Work) -> float:
         """The shortest time of work that is repeated, so that its bytes are where they fit in."""
         return max(self._compute_ms(work), _transfer_ms(work.nbytes, self.gb_per_s(work.nbytes)))
+
+    def with_exponentials_ms(self, work: Work) -> float:
+        """The same as ``alone_ms`` where the multiplications of exponentials take their time too."""
+        exponentials = work.exponentials * _EXPONENTIAL_FLOPS / self.peak_gflops / 1e6
+        return max(self._compute_ms(work) + exponentials, self.alone_ms(work))
 
     def in_query_ms(self, work: Work) -> float:
         """The same within a query: the weights come from memory, all others where they fit in."""

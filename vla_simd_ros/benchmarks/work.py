@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from vla_simd_ros.executors.convolution import DIRECT, Form, winograd_form
 from vla_simd_ros.graph.cost import op_cost
@@ -21,13 +21,15 @@ class Work:
     in use, and the ``nbytes`` read and written once, ``weight_bytes`` of them constants.
 
     Where there are products, what follows them does not count, because shares of the rate of fused
-    multiply-adds are taken of them; elsewhere every floating-point operation does.
+    multiply-adds are taken of them; elsewhere every floating-point operation does. ``exponentials`` are those
+    of attention, one for each score.
     """
 
     flops: int
     executed: int
     weight_bytes: int
     nbytes: int
+    exponentials: int = 0
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -35,11 +37,12 @@ class Work:
             self.executed + other.executed,
             self.weight_bytes + other.weight_bytes,
             self.nbytes + other.nbytes,
+            self.exponentials + other.exponentials,
         )
 
     def __mul__(self, times: int) -> Work:
         """The work of as many runs."""
-        return Work(self.flops * times, self.executed * times, self.weight_bytes * times, self.nbytes * times)
+        return Work(*(amount * times for amount in astuple(self)))
 
     @property
     def intensity(self) -> float:
@@ -65,7 +68,13 @@ def op_work(op: Op, algorithm: str = "") -> Work:
         more = _operand(op, 1).nbytes * 3 // 4
         executed, weights = flops * 7 // 8, weights + more
         sizes[_operand(op, 1)] += more
-    return Work(flops, executed, weights, op.output.nbytes + sum(sizes.values()))
+    return Work(flops, executed, weights, op.output.nbytes + sum(sizes.values()), _exponentials(op))
+
+
+def _exponentials(op: Op) -> int:
+    if op.kind != "attention":
+        return 0
+    return int(op.output.shape[0] * _operand(op, 1).shape[0] * op.attrs["heads"])
 
 
 def _products(op: Op) -> int:
