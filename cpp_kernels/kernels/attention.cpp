@@ -1,5 +1,5 @@
-// Attention of some queries of one head, in tiles. Where there is no bias a panel of scores becomes weights at once; the few
-// queries whose scores that does not fit meet the keys a second time.
+// Attention of some queries of one head, in tiles. Where there is no bias scores become weights while others are yet to be
+// summed; the few queries whose scores that does not fit meet the keys a second time.
 #include "kernels/attention_tile.hpp"
 #include "kernels/attention_weights.hpp"
 #include "kernels/table.hpp"

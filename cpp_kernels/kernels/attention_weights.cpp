@@ -8,6 +8,11 @@ namespace {
 // Subtracted from kToExponent, numbers up to this one leave the last place of the difference for ones.
 constexpr float kLargestShift = 0x1.0p21f;
 
+// Keys whose scores become weights together, which are still in the first-level cache then: whole panels, and enough of
+// them that what comes before each row counts little.
+constexpr int64_t kKeysAtOnce = 256;
+static_assert(kKeysAtOnce % kTileCols == 0);
+
 // Makes the weights of every row relative to its first score.
 void set_shifts(int64_t rows, const WeightsArgs& t) {
   Weighing& w = t.weighing;
@@ -31,16 +36,20 @@ VLA_INLINE Vec weight(Vec score, const Shift& m) {
   return exp2_of_parts(clamped - (shifted - m.to_exponent), shifted);
 }
 
-// Weights in place of the scores of the panel that begins at `scores`, of which `keys` columns count.
-template <bool Whole>
-VLA_INLINE void weigh_panel(int64_t rows, Weighing& w, float* scores, int64_t ld, int64_t keys) {
+// Weights in place of scores [rows][keys].
+void weigh(int64_t rows, Weighing& w, float* scores, int64_t ld, int64_t keys) {
   for (int64_t r = 0; r < rows; ++r, scores += ld) {
     const Shift m = {broadcast(w.to_exponent + r), broadcast(w.lowest + r), broadcast(w.highest + r)};
     float* const total = w.totals + r * Vec::kWidth;
     Vec sum = load(total);
-    for (int64_t c = 0; c < kTileCols; c += Vec::kWidth) {
-      Vec here = weight(load(scores + c), m);
-      if constexpr (!Whole) here = keep_first(here, max_of(0, min_of(Vec::kWidth, keys - c)));
+    int64_t c = 0;
+    for (; c + Vec::kWidth <= keys; c += Vec::kWidth) {
+      const Vec here = weight(load(scores + c), m);
+      store(scores + c, here);
+      sum = sum + here;
+    }
+    if (c < keys) {
+      const Vec here = keep_first(weight(load(scores + c), m), keys - c);
       store(scores + c, here);
       sum = sum + here;
     }
@@ -51,16 +60,12 @@ VLA_INLINE void weigh_panel(int64_t rows, Weighing& w, float* scores, int64_t ld
 }  // namespace
 
 void attention_weights(int64_t rows, const WeightsArgs& t) {
-  for (int64_t key = 0; key < t.keys; key += kTileCols) {
-    const int64_t keys = min_of(kTileCols, t.keys - key);
+  for (int64_t key = 0; key < t.keys; key += kKeysAtOnce) {
+    const int64_t keys = min_of(kKeysAtOnce, t.keys - key);
     float* scores = t.weights + key;
     run_panels(rows, {t.q, t.head_dim, t.head_dim, t.k + key * t.head_dim, scores, t.weights_ld, keys});
     if (t.first && key == 0) set_shifts(rows, t);
-    if (keys == kTileCols) {
-      weigh_panel<true>(rows, t.weighing, scores, t.weights_ld, keys);
-    } else {
-      weigh_panel<false>(rows, t.weighing, scores, t.weights_ld, keys);
-    }
+    weigh(rows, t.weighing, scores, t.weights_ld, keys);
   }
 }
 

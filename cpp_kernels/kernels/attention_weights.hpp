@@ -1,4 +1,5 @@
-// The weights of keys, panel by panel as soon as their scores are summed: one pass over what the first-level cache holds.
+// The weights of keys, some panels at a time as soon as their scores are summed: one pass over what the first-level cache
+// holds.
 #pragma once
 
 #include "kernels/tile.hpp"
@@ -18,7 +19,7 @@ struct Weighing {
   float highest[kTileRows];      // m + 128, from which on it is infinite
 };
 
-// weights[r][j] = 2^(q[r] . k[j] - m[r]), in whole panels of keys whose columns past the last key are zero.
+// weights[r][j] = 2^(q[r] . k[j] - m[r]), rows of whole panels of keys; what is written past the last key has no meaning.
 struct WeightsArgs {
   const float* q;  // [rows][head_dim], scaled by log2(e)
   int64_t head_dim;
