@@ -174,6 +174,13 @@ template <Activation kActivation, typename Part>
 VLA_INLINE void finish_column(const float* sums, int64_t sums_ld, int64_t rows, const TileArgs& t, int64_t c,
                               Part part) {
   const Vec bias = t.bias ? load(t.bias + c, part) : zero();
+  const bool bias_alone = t.bias && !t.accumulate && !t.row_factors && !t.residual && !t.gamma;
+  if (bias_alone) {  // as of an action head, in whose few columns asking for the rest takes as long as adding
+    for (int64_t r = 0; r < rows; ++r) {
+      store(t.y + r * t.y_ld + c, activate(load(sums + r * sums_ld) + bias, kActivation), part);
+    }
+    return;
+  }
   const Vec scale = t.gamma ? load(t.gamma + c, part) + splat(1.0f) : zero();
   const Vec shift = t.gamma ? load(t.beta + c, part) : zero();
   for (int64_t r = 0; r < rows; ++r) {
