@@ -84,8 +84,8 @@ class RunnerResult:
 @dataclass(frozen=True)
 class BenchResult:
     """All runners, this engine first; ``int8`` are its groups of layers in int8, with commas; ``comparisons``
-    holds each peer's time over this engine's, ``decoders`` that of the engine with other decoders; ``tail`` are
-    this engine's slow queries, of many enough."""
+    holds each peer's time over this engine's, ``decoders`` that of the engine with other decoders; ``tail``
+    are this engine's slow queries, of many enough."""
 
     isa: str
     int8: str
