@@ -308,7 +308,8 @@ def _check_ids(program: Program, inputs: Mapping[str, Array]) -> None:
 
 def _constant(tensor: Tensor, value: Array, filters: bool, dtype: torch.dtype) -> torch.Tensor:
     given = _argument(tensor, torch.tensor(value), dtype)
-    return given.permute(0, 3, 1, 2).contiguous() if filters else given
+    # Without strides of another order, which some file formats misread.
+    return (given.permute(0, 3, 1, 2) if filters else given).contiguous()
 
 
 def _argument(tensor: Tensor, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -28,10 +28,10 @@ class _TorchBackend:
         self._torch = torch
         self._held_to = setup.held_to
         programs = load_policy_programs(setup, self.runner)
-        self._executable = PeerExecutable(programs, lambda p: TorchProgram(torch, self._prepare(p.module), p))
+        self._executable = PeerExecutable(programs, lambda p: TorchProgram(torch, self._prepare(p), p))
         self.details = {"torch": torch.__version__, "threads": str(setup.threads)}
 
-    def _prepare(self, module: Any) -> Callable[..., Any]:
+    def _prepare(self, program: PeerProgram) -> Callable[..., Any]:
         raise NotImplementedError
 
     @property
@@ -50,8 +50,8 @@ class EagerBackend(_TorchBackend):
 
     runner = "torch-eager"
 
-    def _prepare(self, module: Any) -> Callable[..., Any]:
-        prepared: Callable[..., Any] = module
+    def _prepare(self, program: PeerProgram) -> Callable[..., Any]:
+        prepared: Callable[..., Any] = program.module
         return prepared
 
 
@@ -60,14 +60,18 @@ class CompiledBackend(_TorchBackend):
 
     runner = "torch-compile"
 
-    def _prepare(self, module: Any) -> Callable[..., Any]:
+    def _prepare(self, program: PeerProgram) -> Callable[..., Any]:
         import torch._inductor.config as inductor
 
         inductor.freezing = True
         inductor.compile_threads = 1
         if self._held_to == "avx2":
             inductor.cpp.simdlen = 256
-        compiled: Callable[..., Any] = self._torch.compile(module)
+        # Exported first: a program is one graph then, where the compiler would fall back to pieces of it.
+        examples = tuple(self._torch.from_numpy(value) for value in program.examples)
+        graph = self._torch.export.export(program.module, examples).module()
+        # Its shapes never change; what looks as if they did may fail to compile otherwise.
+        compiled: Callable[..., Any] = self._torch.compile(graph, dynamic=False)
         return compiled
 
 
