@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -58,20 +59,45 @@ def _lower(torch: Any, program: PeerProgram) -> bytes:
     exir = require("executorch.exir", _NAME)
     passes = require("executorch.exir.passes", _NAME)
     examples = tuple(torch.from_numpy(value) for value in program.examples)
-    attention = torch.ops.aten.scaled_dot_product_attention.default
+    replaced = {
+        torch.ops.aten.scaled_dot_product_attention.default: _attention,
+        torch.ops.aten.group_norm.default: _group_norm,
+    }
     # Arguments and results are not copied into memory of its own.
     planning = passes.MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own internals
         exported = torch.export.export(program.module, examples)
         # PyTorch's own decomposition guards against rows without any key, in operations that XNNPACK does not
-        # take: attention would be several times as slow.
-        exported = exported.run_decompositions({attention: _attention})
+        # take: attention would be several times as slow. ExecuTorch's own group norm takes the variance as a
+        # difference of two sums, which loses half of the digits, as XNNPACK's GELU does that is made of tanh.
+        gelu = torch.ops.aten.gelu.default
+        if any(n.target is gelu and n.kwargs.get("approximate") == "tanh" for n in exported.graph.nodes):
+            replaced[gelu] = _gelu
+        exported = exported.run_decompositions(replaced)
         lowered = exir.to_edge_transform_and_lower(exported, partitioner=[partitioner.XnnpackPartitioner()])
         buffer: bytes = lowered.to_executorch(
             exir.ExecutorchBackendConfig(memory_planning_pass=planning)
         ).buffer
     return buffer
+
+
+def _group_norm(
+    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
+) -> Any:
+    """Group norm [1, C, ...] in means of values and of squared deviations."""
+    grouped = x.reshape(1, groups, -1)
+    centred = grouped - grouped.mean(-1, keepdim=True)
+    scaled = centred * ((centred * centred).mean(-1, keepdim=True) + eps).rsqrt()
+    per_channel = (1, -1, *(1 for _ in x.shape[2:]))
+    return scaled.reshape(x.shape) * weight.reshape(per_channel) + bias.reshape(per_channel)
+
+
+def _gelu(x: Any, *, approximate: str = "none") -> Any:
+    """GELU as it is defined, by the error function or by tanh."""
+    if approximate == "tanh":
+        return 0.5 * x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)).tanh())
+    return 0.5 * x * (1 + (x * math.sqrt(0.5)).erf())
 
 
 def _attention(
