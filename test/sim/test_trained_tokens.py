@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,16 +37,17 @@ def test_they_take_little_room_beside_the_encoder_that_they_share() -> None:
         np.testing.assert_array_equal(checkpoint.tensors[name], encoder[name])
 
 
-@pytest.mark.parametrize("folder", FOLDERS[:2], ids=lambda folder: folder.name)
-def test_they_do_what_they_are_told(folder: Path) -> None:
+def test_the_student_does_what_it_is_told_and_leaves_early() -> None:
     pytest.importorskip("mujoco", reason="needs the simulation's packages: pip install 'vla_simd_ros[sim]'")
     from vla_simd_ros.evaluation.task_world import TaskWorld
 
     world = TaskWorld(128, 96)
-    policy = Policy.load(folder, threads=1, decoder="early_exit" if folder.name == "student" else "jacobi")
+    policy = Policy.load(TOKENS / "student", threads=1, decoder="early_exit")
     pilot = PolicyPilot(policy, Execution(threshold=2, delay=Delay(30.0)))
     limits = task_limits(world.period_ns)
-    results = [run_episode(world, pilot, episode, limits) for episode in plan(4, INSTRUCTIONS)]
-    assert sum(result.success for result in results) >= 3
+    results = [run_episode(world, pilot, episode, limits) for episode in plan(3, INSTRUCTIONS)]
+    assert sum(result.success for result in results) >= 2
+    decodings = [result.counts.decoding for result in results]
+    assert all(found is not None and found.tokens > 8 * found.passes for found in decodings)
     world.close()
     policy.close()
