@@ -19,6 +19,7 @@ from vla_simd_ros.checkpoints.json_file import read_json_object
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
 from vla_simd_ros.fidelity.lerobot_act import HOW
+from vla_simd_ros.fidelity.replaced_names import ReplacedNames
 
 Array = npt.NDArray[Any]
 
@@ -214,7 +215,7 @@ def _in_float64() -> Iterator[None]:
     from lerobot.policies.pi0_fast import modeling_pi0_fast
     from transformers.models.gemma import modeling_gemma
 
-    wide = _Replaced(torch, float32=torch.float64)
+    wide = ReplacedNames(torch, float32=torch.float64)
 
     def norm(self: Any, x: Any, cond: Any = None) -> tuple[Any, None]:
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * (1 + self.weight), None
@@ -224,15 +225,3 @@ def _in_float64() -> Iterator[None]:
             changes.enter_context(mock.patch.object(module, "torch", wide))
         changes.enter_context(mock.patch.object(pi_gemma.PiGemmaRMSNorm, "forward", norm))
         yield
-
-
-class _Replaced(ModuleType):
-    """A module with some of its names replaced."""
-
-    def __init__(self, module: ModuleType, **replaced: Any) -> None:
-        super().__init__(module.__name__)
-        self._module = module
-        self.__dict__.update(replaced)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)

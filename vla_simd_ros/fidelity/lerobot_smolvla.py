@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -18,6 +17,7 @@ from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
 from vla_simd_ros.fidelity.lerobot_act import HOW
+from vla_simd_ros.fidelity.replaced_names import ReplacedNames
 from vla_simd_ros.inference import Prefix
 
 Array = npt.NDArray[Any]
@@ -135,8 +135,10 @@ def _in_float64() -> Iterator[None]:
 
     embedding = modeling_smolvla.create_sinusoidal_pos_embedding
     rotated = smolvlm_with_expert.apply_rope
-    wide = _Replaced(torch, float32=torch.float64)
-    exact = _Replaced(torch, sin=lambda x: x.double().sin().float(), cos=lambda x: x.double().cos().float())
+    wide = ReplacedNames(torch, float32=torch.float64)
+    exact = ReplacedNames(
+        torch, sin=lambda x: x.double().sin().float(), cos=lambda x: x.double().cos().float()
+    )
 
     def rounded(*args: Any, **kwargs: Any) -> Any:
         return embedding(*args, **kwargs).to(torch.float32)
@@ -158,15 +160,3 @@ def _in_float64() -> Iterator[None]:
         changes.enter_context(mock.patch.object(modeling_smolvla, "create_sinusoidal_pos_embedding", rounded))
         changes.enter_context(mock.patch.object(smolvlm_with_expert, "apply_rope", turned))
         yield
-
-
-class _Replaced(ModuleType):
-    """A module with some of its names replaced."""
-
-    def __init__(self, module: ModuleType, **replaced: Any) -> None:
-        super().__init__(module.__name__)
-        self._module = module
-        self.__dict__.update(replaced)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)

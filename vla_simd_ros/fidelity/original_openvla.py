@@ -20,6 +20,7 @@ from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.checkpoints.json_file import read_json_object
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
+from vla_simd_ros.fidelity.replaced_names import ReplacedNames
 from vla_simd_ros.policies.openvla_images import PREPROCESSOR_CONFIG
 
 Array = npt.NDArray[Any]
@@ -162,7 +163,7 @@ def _towers(checkpoint: Checkpoint, model: ModuleType) -> Iterator[None]:
     def made(name: str, **given: Any) -> Any:
         return timm.create_model(name, **{**given, "img_size": side, **args[name]})
 
-    with untied(model), mock.patch.object(model, "timm", _Replaced(timm, create_model=made)):
+    with untied(model), mock.patch.object(model, "timm", ReplacedNames(timm, create_model=made)):
         yield
 
 
@@ -179,17 +180,5 @@ def _precise(dtype: Any) -> Iterator[None]:
     from transformers.models.llama import modeling_llama
 
     replaced = {"float32": torch.float64} if dtype is torch.float64 else {}
-    with mock.patch.object(modeling_llama, "torch", _Replaced(torch, **replaced)):
+    with mock.patch.object(modeling_llama, "torch", ReplacedNames(torch, **replaced)):
         yield
-
-
-class _Replaced(ModuleType):
-    """A module with some of its names replaced."""
-
-    def __init__(self, module: ModuleType, **replaced: Any) -> None:
-        super().__init__(module.__name__)
-        self._module = module
-        self.__dict__.update(replaced)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
