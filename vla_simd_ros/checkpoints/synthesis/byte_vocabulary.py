@@ -12,6 +12,7 @@ from typing import Any
 from tokenizers.pre_tokenizers import ByteLevel
 
 from vla_simd_ros.checkpoints.synthesis.options import OptionError
+from vla_simd_ros.checkpoints.synthesis.vocabulary import special_token
 from vla_simd_ros.checkpoints.synthesis.words import WORDS, syllables
 
 BEGINNING, END_OF_TEXT, PADDING = "<|im_start|>", "<|endoftext|>", "<|im_end|>"
@@ -47,18 +48,7 @@ def _merges() -> Iterator[tuple[str, str]]:
 
 
 def _document(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
-    added = [
-        {
-            "id": vocabulary[name],
-            "content": name,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for name in SPECIAL
-    ]
+    added = [special_token(vocabulary[name], name) for name in SPECIAL]
     bytes_of_words = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     digits = {"type": "Digits", "individual_digits": True}
     return {

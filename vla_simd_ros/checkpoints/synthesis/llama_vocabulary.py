@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from vla_simd_ros.checkpoints.synthesis.options import OptionError
+from vla_simd_ros.checkpoints.synthesis.vocabulary import special_token
 from vla_simd_ros.checkpoints.synthesis.words import CHARACTERS, WORDS, syllables
 
 BEGINNING, END, UNKNOWN, PADDING = "<s>", "</s>", "<unk>", "<PAD>"
@@ -58,18 +59,7 @@ def pairs() -> Iterator[str]:
 
 def _document(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> dict[str, Any]:
     marks = {**{name: vocabulary[name] for name in _SPECIAL}, PADDING: len(vocabulary)}
-    added = [
-        {
-            "id": index,
-            "content": name,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for name, index in marks.items()
-    ]
+    added = [special_token(index, name) for name, index in marks.items()]
     begin = {"SpecialToken": {"id": BEGINNING, "type_id": 0}}
     sequence = {"Sequence": {"id": "A", "type_id": 0}}
     return {

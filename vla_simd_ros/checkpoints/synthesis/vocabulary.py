@@ -49,20 +49,22 @@ def _pieces() -> Iterator[str]:
     return iter(dict.fromkeys(itertools.chain(characters, words, later)))
 
 
+def special_token(index: int, content: str) -> dict[str, Any]:
+    """A token of tokenizer.json that is a mark and no text."""
+    return {
+        "id": index,
+        "content": content,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
+
+
 def _document(vocabulary: list[list[Any]], sentinels: list[str]) -> dict[str, Any]:
     ids = {piece: index for index, (piece, _) in enumerate(vocabulary)}
-    added = [
-        {
-            "id": ids[name],
-            "content": name,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for name in (*_SPECIAL, *sentinels)
-    ]
+    added = [special_token(ids[name], name) for name in (*_SPECIAL, *sentinels)]
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
     mark = {"type": "Metaspace", "replacement": _MARK, "prepend_scheme": "always", "split": True}
     return {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from vla_simd_ros.graph.builder import Builder
 from vla_simd_ros.graph.ir import KeyValueState, Tensor
 from vla_simd_ros.policies.blocks.llama import (
+    KeysValues,
     LlamaConfig,
     LlamaLayer,
     Rotary,
@@ -40,10 +41,7 @@ class CausalLlama:
         for index, before in enumerate(kept.states):
             layer = LlamaLayer(self._config, self._weights, f"layers.{index}")
             with b.block(f"{part}.{index}"):
-                y = layer.input_norm(b, x)
-                own = layer.keys_values(b, y, turn)
-                queries = layer.queries(b, y, turn)
-                state = b.append(before, own.keys, own.values, positions, name="kept")
+                queries, _, state = _keep(b, layer, x, turn, before, positions)
                 x = layer.attend_cached(b, x, queries, state, positions)
             kept.states[index] = state
         return x
@@ -57,10 +55,7 @@ class CausalLlama:
         for index, before in enumerate(kept.states):
             layer = LlamaLayer(self._config, self._weights, f"layers.{index}")
             with b.block(f"{part}.{index}"):
-                y = layer.input_norm(b, x)
-                own = layer.keys_values(b, y, turn)
-                queries = layer.queries(b, y, turn)
-                kept.states[index] = b.append(before, own.keys, own.values, positions, name="kept")
+                queries, own, kept.states[index] = _keep(b, layer, x, turn, before, positions)
                 x = layer.attend(b, x, queries, own, bias, "self_attn")
 
     def normed(self, b: Builder, x: Tensor) -> Tensor:
@@ -76,6 +71,16 @@ class CausalLlama:
                 for name, table in zip(("cos", "sin"), tables, strict=True)
             )
         return Rotary(cos, sin)
+
+
+def _keep(
+    b: Builder, layer: LlamaLayer, x: Tensor, turn: Rotary, before: Tensor, positions: Tensor
+) -> tuple[Tensor, KeysValues, Tensor]:
+    """The queries of rows ``x``, their own keys and values, and the state ``before`` with these."""
+    y = layer.input_norm(b, x)
+    own = layer.keys_values(b, y, turn)
+    queries = layer.queries(b, y, turn)
+    return queries, own, b.append(before, own.keys, own.values, positions, name="kept")
 
 
 class KeptTokens:
