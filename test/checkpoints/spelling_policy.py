@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from random_tensors import RandomTensors
+from small_act import SMALL
+from small_spiece import corpus, train
 
+from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
+from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.decoding.base import DecodingError
 from vla_simd_ros.decoding.cached_model import state_rows
 from vla_simd_ros.executors.reference_executor import run_graph
@@ -112,3 +117,10 @@ class SpellingPolicy:
     def _linear(self, b: Builder, x: Tensor, name: str) -> Tensor:
         weight = self._weights.constant(b, f"{name}.weight", WIDTH, x.shape[1])
         return b.linear(x, weight, self._weights.constant(b, f"{name}.bias", WIDTH), name=f"{name}.row")
+
+
+def checkpoint_with_tokenizer(folder: Path) -> Checkpoint:
+    """Of any type, with a tokenizer: what is loaded from it is to be the small policy."""
+    make_checkpoint("act", folder, Options(cameras=(Camera("front", 32, 32),), sizes=SMALL))
+    (folder / "spiece.model").write_bytes(train(corpus(), 200))
+    return load_checkpoint(folder)

@@ -5,18 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_act import SMALL
-from small_spiece import corpus, train
-from spelling_policy import ACTIONS, ROWS, SmallTokens, SpellingPolicy
+from spelling_policy import ACTIONS, ROWS, SmallTokens, SpellingPolicy, checkpoint_with_tokenizer
 
 from vla_simd_ros import inference
-from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
-from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.checkpoints import Checkpoint
 from vla_simd_ros.decoding.action_decoder import ActionDecoder
 from vla_simd_ros.decoding.base import Exit
 from vla_simd_ros.decoding.decoders import DECODERS, DecoderOptions
@@ -34,11 +30,7 @@ Load = Callable[..., Policy]
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    """Of any type, with a tokenizer: what is loaded from it is the small policy."""
-    made: Path = tmp_path_factory.mktemp("checkpoint") / "act"
-    make_checkpoint("act", made, Options(cameras=(Camera("front", 32, 32),), sizes=SMALL))
-    (made / "spiece.model").write_bytes(train(corpus(), 200))
-    return load_checkpoint(made)
+    return checkpoint_with_tokenizer(tmp_path_factory.mktemp("checkpoint") / "act")
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from vla_simd_ros.checkpoints import Checkpoint, load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Options, make_checkpoint
+from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.check import OutputReport, compare
@@ -54,3 +56,26 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "checkpoint")
+
+
+class Hollow(np.ndarray[Any, Any]):
+    """Takes any change of its values, and holds none."""
+
+    def __imul__(self, other: object) -> Hollow:
+        return self
+
+    def __getitem__(self, key: object) -> Hollow:
+        return self
+
+    def __setitem__(self, key: object, value: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hollow_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random weights have shapes and take no memory."""
+
+    def hollow(self: WeightMaker, name: str, shape: tuple[int, ...], low: float, high: float) -> Hollow:
+        return np.broadcast_to(np.float32(0), shape).view(Hollow)
+
+    monkeypatch.setattr(WeightMaker, "draw", hollow)

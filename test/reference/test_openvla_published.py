@@ -19,7 +19,6 @@ from vla_simd_ros.checkpoints.sharded import INDEX
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, default_options
 from vla_simd_ros.checkpoints.synthesis.llama_vocabulary import llama_tokenizer
 from vla_simd_ros.checkpoints.synthesis.openvla import openvla_recipe
-from vla_simd_ros.checkpoints.synthesis.weights import WeightMaker
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity import original_openvla
 from vla_simd_ros.fidelity.cases import random_cases
@@ -173,22 +172,7 @@ def write_hollow_folder(folder: Path, shapes: dict[str, tuple[int, ...]]) -> Non
         (folder / file_name).write_text(json.dumps(content))
 
 
-def test_random_checkpoints_of_full_size_have_the_published_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hollow(np.ndarray[Any, Any]):
-        """Takes any change of its values, and holds none."""
-
-        def __imul__(self, other: object) -> Hollow:
-            return self
-
-        def __getitem__(self, key: object) -> Hollow:
-            return self
-
-        def __setitem__(self, key: object, value: object) -> None:
-            pass
-
-    def hollow(self: WeightMaker, name: str, shape: tuple[int, ...], low: float, high: float) -> Any:
-        return np.broadcast_to(np.float32(0), shape).view(Hollow)
-
-    monkeypatch.setattr(WeightMaker, "draw", hollow)
+@pytest.mark.usefixtures("hollow_weights")
+def test_random_checkpoints_of_full_size_have_the_published_shapes() -> None:
     made = openvla_recipe(default_options("openvla", full_size=True)).tensors
     assert {name: values.shape for name, values in made.items()} == published_shapes()

@@ -102,29 +102,14 @@ def engine_scores(policy: Policy, prompt: int, tokens: list[int]) -> np.ndarray:
     return np.stack(rows)
 
 
+@pytest.mark.usefixtures("hollow_weights")
 def test_random_checkpoints_of_full_size_have_lerobot_s_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     from lerobot.policies.pi0_fast.configuration_pi0_fast import PI0FastConfig
     from lerobot.policies.pi0_fast.modeling_pi0_fast import PI0FastPytorch
 
-    class Hollow(np.ndarray[Any, Any]):
-        """Takes any change of its values, and holds none."""
-
-        def __imul__(self, other: object) -> Hollow:
-            return self
-
-        def __getitem__(self, key: object) -> Hollow:
-            return self
-
-        def __setitem__(self, key: object, value: object) -> None:
-            pass
-
-    def hollow(self: Any, name: str, shape: tuple[int, ...], low: float, high: float) -> Any:
-        return np.broadcast_to(np.float32(0), shape).view(Hollow)
-
     def words(count: int) -> dict[str, Any]:
         return {"model": {"vocab": {"|": 7}}}
 
-    monkeypatch.setattr(synthesis.WeightMaker, "draw", hollow)
     # Its quarter of a million words are of no interest here.
     monkeypatch.setattr(synthesis, "gemma_tokenizer", words)
     made = synthesis.pi0_fast_recipe(default_options("pi0_fast", full_size=True)).tensors
