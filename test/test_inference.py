@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import os
 import shutil
+import sys
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -329,6 +330,13 @@ def test_bad_folders_and_settings_are_named(tmp_path: Path, folders: dict[str, P
         make_executor("reference", EngineSettings(threads=1, isa="avx2", convolution="direct"))
     with pytest.raises(SettingError, match="setting 'tiles' is unknown, expected one of threads, affinity"):
         Policy.load(folders["act"], tiles=4)
+
+
+def test_an_executor_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "vla_simd_ros.executors.torch_executor", raising=False)
+    with pytest.raises(SettingError, match="executor 'torch' needs PyTorch, which is not installed: pip"):
+        make_executor("torch", EngineSettings())
 
 
 def test_exact_is_a_keyword(folders: dict[str, Path]) -> None:

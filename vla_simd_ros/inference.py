@@ -393,7 +393,8 @@ class Policy:
 def make_executor(name: str, settings: EngineSettings) -> Executor:
     """The executor called ``name``; "torch:cuda:0" is PyTorch on a device, as it calls that.
 
-    Raises SettingError for an unknown one, a device that is not there, or settings it cannot have.
+    Raises SettingError for an unknown one, one that is not installed, a device that is not there, or settings
+    it cannot have.
     """
     name, _, device = name.partition(":")
     if device and name in EXECUTORS and name != "torch":
@@ -409,7 +410,14 @@ def make_executor(name: str, settings: EngineSettings) -> Executor:
             f"executor '{name}' has no {', '.join(others)}, expected executor 'simd' with these"
         )
     if name == "torch":
-        from vla_simd_ros.executors.torch_executor import TorchExecutor
+        try:
+            from vla_simd_ros.executors.torch_executor import TorchExecutor
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise SettingError(
+                "executor 'torch' needs PyTorch, which is not installed: pip install 'vla_simd_ros[training]'"
+            ) from None
 
         return TorchExecutor(threads=settings.threads, device=device or "cpu")
     from vla_simd_ros.executors.reference_executor import ReferenceExecutor

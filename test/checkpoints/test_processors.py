@@ -211,6 +211,11 @@ def test_rename_map(folder: Path, edit: Edit) -> None:
     [
         ({"a": "x", "b": "x"}, "rename_map gives 'a', 'b' the same name 'x'"),
         ({"a": 1}, r"rename_map\['a'\] is an integer \(1\), expected a string"),
+        (
+            {"observation.state": "observation.environment_state"},
+            "rename_map makes 'observation.state' the input 'observation.environment_state', "
+            "and nothing is left for the input 'observation.state'",
+        ),
     ],
 )
 def test_rename_map_that_cannot_be(folder: Path, edit: Edit, renames: Any, complaint: str) -> None:

@@ -205,6 +205,11 @@ def test_missing_file(tmp_path: Path) -> None:
         TensorFile(tmp_path / "none.safetensors")
 
 
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=f"{tmp_path}: is no regular file, expected one"):
+        TensorFile(tmp_path)
+
+
 @given(st.data())
 def test_truncated_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = write(tmp_path_factory.mktemp("cut") / "a.safetensors", x=VALUES)

@@ -95,6 +95,10 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
             "the engine is not built; build it with: pip install .",
         ),
         (ModuleNotFoundError("no numpy", name="numpy"), "'numpy' is not installed: pip install numpy"),
+        (
+            ModuleNotFoundError("no OpenCV", name="cv2"),
+            "'cv2' is not installed: pip install opencv-python-headless",
+        ),
     ],
 )
 def test_known_failures_are_one_line(

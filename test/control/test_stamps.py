@@ -39,6 +39,12 @@ def test_the_future_tolerance_is_inclusive() -> None:
     assert StampValidator("joints", 50 * MS).check(NOW + 50 * MS, NOW) is None
 
 
+def test_a_clock_that_nothing_sets_is_named() -> None:
+    validator = StampValidator("joints", 50 * MS)
+    assert validator.check(NOW, 0) is StampFault.FUTURE
+    assert "joints: stamp 10.000000 s cannot be judged, the clock is at zero" in validator.last_message
+
+
 def test_a_bad_stamp_does_not_become_the_newest_one() -> None:
     validator = StampValidator("joints", 50 * MS)
     validator.check(NOW + 1000 * MS, NOW)

@@ -31,6 +31,17 @@ def test_a_few_lost_frames_are_fine() -> None:
     assert health(0.95).loss("front") is None
 
 
+def test_refused_frames_are_not_lost_ones() -> None:
+    camera = CameraHealth()
+    for i in range(60):
+        if 10 <= i < 50:
+            camera.fault("too small")
+        else:
+            camera.usable((i + 1) * PERIOD, (i + 1) * PERIOD)
+    assert camera.delivered_share() == 1.0
+    assert camera.loss("front") is None
+
+
 def test_many_lost_frames_are_reported_with_what_to_do() -> None:
     text = health(0.4).loss("front") or ""
     assert "camera 'front' delivers 4" in text or "camera 'front' delivers 3" in text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import struct
+import zlib
 from typing import Any
 
 import cv2
@@ -133,6 +135,36 @@ def test_a_jpeg_is_decoded_to_rgb() -> None:
     assert middle.tolist() == pytest.approx([250, 0, 0], abs=6)
 
 
+def png_claiming(width: int, height: int) -> CompressedImage:
+    """A few bytes that say they are a picture of this size."""
+    parts = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
+        b"IDAT": zlib.compress(bytes(1000)),
+        b"IEND": b"",
+    }
+    data = b"\x89PNG\r\n\x1a\n"
+    for name, content in parts.items():
+        data += (
+            struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+        )
+    return CompressedImage(format="png", data=data)
+
+
+@pytest.mark.parametrize("progressive", [0, 1])
+@pytest.mark.parametrize("part", [0.4, 0.7, 0.99])
+def test_a_jpeg_that_is_cut_short_is_an_error(progressive: int, part: float) -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    _, data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_PROGRESSIVE, progressive])
+    whole = data.tobytes()
+    start = whole.index(b"\xff\xda")
+    cut = whole[: start + round(part * (len(whole) - start - 1))]
+
+    with pytest.raises(ImageError, match=f"camera 'front': {len(cut)} bytes of 'jpeg' "):
+        rgb(CompressedImage(format="jpeg", data=cut), "front", SPEC)
+    # What some cameras fill a frame up with is no part of the picture.
+    assert rgb(CompressedImage(format="jpeg", data=whole + bytes(20)), "front", SPEC).shape == (6, 8, 3)
+
+
 @pytest.mark.parametrize(
     ("message", "words"),
     [
@@ -140,6 +172,7 @@ def test_a_jpeg_is_decoded_to_rgb() -> None:
         (CompressedImage(format="jpeg", data=b""), "0 bytes of 'jpeg' cannot be decoded"),
         (compressed(".png", PICTURE[:3]), "a compressed picture of 8x3, the checkpoint expects 8x6"),
         (CompressedImage(format="16UC1; compressedDepth png", data=b"1"), "got a depth picture"),
+        (png_claiming(60_000, 60_000), "[0-9]+ bytes of 'png' cannot be decoded: pixels <= "),
     ],
 )
 def test_a_bad_compressed_picture_is_an_error(message: CompressedImage, words: str) -> None:

@@ -539,7 +539,7 @@ def test_a_policy_without_instruction_ignores_one(ros: Any, capfd: pytest.Captur
     robot = Robot(ros, policy, instruction="")
     ros.publisher(String, "instruction", qos.LATCHED).publish(String(data="go"))
     ros.settle()
-    assert "a act policy takes none" in capfd.readouterr().err
+    assert "the policy 'act' takes none" in capfd.readouterr().err
     robot.observe()
     assert robot.await_chunk().instruction == ""
     assert policy.instructions == []
@@ -810,7 +810,7 @@ def test_a_policy_without_tokens_has_no_decoder(ros: Any, capfd: pytest.CaptureF
         checkpoint="x", joints=["a", "b"], decoder="jacobi",
     )  # fmt: skip
     assert node.trigger_configure() == FAILURE
-    assert "decoder: got 'jacobi', but a fake policy decodes no tokens" in capfd.readouterr().err
+    assert "decoder: got 'jacobi', but the policy 'fake' decodes no tokens" in capfd.readouterr().err
     assert policy.closed.is_set()
 
 

@@ -73,7 +73,7 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_taken(changes: dict
     ],
 )
 def test_a_policy_without_tokens_takes_none_of_it(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ParameterError, match=f"{words}, but a fake policy decodes no tokens"):
+    with pytest.raises(ParameterError, match=f"{words}, but the policy 'fake' decodes no tokens"):
         decoding(Policy(spells=False), **changes)
     made = decoding(Policy(spells=False))
     with pytest.raises(ParameterError, match=words):

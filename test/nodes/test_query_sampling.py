@@ -89,8 +89,8 @@ def test_steps_may_change_at_any_time() -> None:
     ("policy", "changes", "message"),
     [
         (Policy(), {"num_steps": 3}, "num_steps: got 3: the policy 'fake' has no solver"),
-        (Policy(), {"seed": 3}, "seed: got 3, but a fake policy draws no noise"),
-        (Policy(), {"prefix_schedule": "exp"}, "got 'exp', but a fake policy continues no chunks"),
+        (Policy(), {"seed": 3}, "seed: got 3, but the policy 'fake' draws no noise"),
+        (Policy(), {"prefix_schedule": "exp"}, "got 'exp', but the policy 'fake' continues no chunks"),
         (Policy(Solver()), {"prefix_schedule": "ones"}, "got 'ones', expected one of linear, exp"),
         (Policy(Solver()), {"num_steps": -1}, "num_steps: got -1, expected 0 to 1000"),
         (Policy(Solver()), {"num_steps": 2000}, "num_steps: got 2000, expected 0 to 1000"),

@@ -120,7 +120,7 @@ def _from_files(
     return Processors(
         {name: before.normalizer(feature) for name, feature in features_in.items()},
         {name: after.unnormalizer(feature) for name, feature in features_out.items()},
-        _rename_map(folder / PREPROCESSOR, pre.get(_RENAME, {})),
+        _rename_map(folder / PREPROCESSOR, pre.get(_RENAME, {}), features_in),
         _max_tokens(folder / PREPROCESSOR, pre.get(_TOKENIZE)),
         _NEW_LINE in pre,
         _state_prompt(features_in) if _STATE_PROMPT in pre else None,
@@ -247,7 +247,7 @@ def _check_features(config: dict[str, Any], declared: Mapping[str, Feature], whe
             )
 
 
-def _rename_map(path: Path, step: Mapping[str, Any]) -> dict[str, str]:
+def _rename_map(path: Path, step: Mapping[str, Any], features_in: Mapping[str, Feature]) -> dict[str, str]:
     where = f"{path}: step '{_RENAME}'"
     if not step:
         return {}
@@ -261,6 +261,12 @@ def _rename_map(path: Path, step: Mapping[str, Any]) -> dict[str, str]:
         if targets.count(new) > 1:
             olds = ", ".join(f"'{o}'" for o, n in renames.items() if n == new)
             raise CheckpointError(f"{where}: rename_map gives {olds} the same name '{new}'")
+    for old, new in renames.items():
+        if old in features_in and new in features_in and old not in targets:
+            raise CheckpointError(
+                f"{where}: rename_map makes '{old}' the input '{new}', "
+                f"and nothing is left for the input '{old}'"
+            )
     return dict(renames)
 
 

@@ -208,14 +208,16 @@ def _as_float32(values: Array, stored: str) -> Array:
     if stored == "BF16":
         # bfloat16 is the upper half of a float32.
         return (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # a value beyond float32 is refused as infinite
+        return values.astype(np.float32, copy=False)
 
 
 def _read_entries(path: Path) -> tuple[dict[str, Any], int]:
     """Stored type, shape and byte range of each tensor, and where their bytes begin; the library checks the
     file's structure first."""
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such file")
+        what = "is no regular file, expected one" if path.exists() else "no such file"
+        raise CheckpointError(f"{path}: {what}")
     try:
         # Opened here too, because the library calls a file that may not be read a missing one.
         with path.open("rb"), safe_open(path, framework="numpy"):

@@ -52,8 +52,13 @@ _EXTRAS = {
     "gguf": "gguf",
     "jinja2": "gguf",
 }
-# Modules that every installation should have.
-_REQUIRED = ("numpy", "safetensors", "tokenizers", "cv2")
+# Modules that every installation should have, and what brings them.
+_REQUIRED = {
+    "numpy": "numpy",
+    "safetensors": "safetensors",
+    "tokenizers": "tokenizers",
+    "cv2": "opencv-python-headless",
+}
 _USAGE_ERROR = 2
 _INTERRUPTED = 130
 
@@ -122,7 +127,7 @@ def _explain_missing_module(name: str) -> str | None:
             f"this command needs '{top}', which is not installed: pip install 'vla_simd_ros[{_EXTRAS[top]}]'"
         )
     if top in _REQUIRED:
-        return f"'{top}' is not installed: pip install {top}"
+        return f"'{top}' is not installed: pip install {_REQUIRED[top]}"
     return None
 
 

@@ -61,6 +61,8 @@ class StampValidator:
         stamp = f"{self._source}: stamp {stamp_ns * 1e-9:.6f} s"
         if fault is StampFault.ZERO:
             return f"{self._source}: the stamp is zero, expected the capture time"
+        if fault is StampFault.FUTURE and now_ns <= 0:
+            return f"{stamp} cannot be judged, the clock is at zero: does anything set /clock (use_sim_time)?"
         if fault is StampFault.FUTURE:
             return (
                 f"{stamp} lies {(stamp_ns - now_ns) * 1e-6:.1f} ms in the future, "

@@ -32,13 +32,14 @@ class CameraHealth:
         self.unusable = 0
         self.last_ns: int | None = None
         self.last_fault = ""
-        self._stamps: deque[int] = deque(maxlen=WINDOW)
+        # Stamps of usable frames, each with the number of refused ones that had arrived by then.
+        self._frames: deque[tuple[int, int]] = deque(maxlen=WINDOW)
 
     def usable(self, stamp_ns: int, now_ns: int) -> None:
         """A good frame arrived."""
         self.received += 1
         self.last_ns = now_ns
-        self._stamps.append(stamp_ns)
+        self._frames.append((stamp_ns, self.unusable))
 
     def fault(self, message: str) -> None:
         """A frame arrived that cannot be used."""
@@ -49,7 +50,7 @@ class CameraHealth:
     def reset(self) -> None:
         """Forget times, after a jump of the clock."""
         self.last_ns = None
-        self._stamps.clear()
+        self._frames.clear()
 
     def silent_ns(self, now_ns: int, since_ns: int) -> int:
         """Time since the last usable frame, or since ``since_ns`` before the first."""
@@ -59,13 +60,16 @@ class CameraHealth:
         """Received frames over the frames that their stamps promise; None before enough have come.
 
         A camera stamps at a steady period, which the shorter steps between received stamps show even when
-        many frames are lost; the time they span then holds a known number of frames.
+        many frames are lost; the time they span then holds a known number of frames. Frames that were
+        refused arrived all the same.
         """
-        if len(self._stamps) < ENOUGH:
+        if len(self._frames) < ENOUGH:
             return None
-        steps = np.array([b - a for a, b in pairwise(self._stamps)], dtype=np.float64)
+        steps = np.array([b - a for (a, _), (b, _) in pairwise(self._frames)], dtype=np.float64)
         period = float(np.percentile(steps, 10))
-        return float(len(steps) * period / (self._stamps[-1] - self._stamps[0]))
+        (first_ns, refused_before), (last_ns, refused) = self._frames[0], self._frames[-1]
+        arrived = len(steps) + refused - refused_before
+        return float(min(1.0, arrived * period / (last_ns - first_ns)))
 
     def loss(self, camera: str) -> str | None:
         """What to tell the user when much less arrives than the stamps promise, else None."""

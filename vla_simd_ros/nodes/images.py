@@ -22,6 +22,8 @@ COLOUR_ORDERS = ("bgr8", "rgb8")
 # Those that cv_bridge converts to the same values in every version of it.
 _BRIDGED = ("rgb8", "bgr8", "rgba8", "bgra8", "mono8")
 _DEPTH_FORMAT = "compressedDepth"
+# Markers of a JPEG: its start, that of a scan and its end. No scan has the last two in it.
+_JPEG_START, _JPEG_SCAN, _JPEG_END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
 
 
 class ImageError(Exception):
@@ -104,17 +106,28 @@ def _converted(message: Any, encoding: Encoding) -> Picture:
 
 
 def _decoded(message: Any, camera: str, spec: CameraSpec, settings: PictureSettings) -> Picture:
-    data = np.frombuffer(message.data, dtype=np.uint8)
     if _DEPTH_FORMAT in message.format:
         raise ImageError(f"camera '{camera}': got a depth picture ('{message.format}'), expected colours")
+    data = bytes(message.data)
+    got = f"camera '{camera}': {len(data)} bytes of '{message.format}'"
+    if _is_cut_short(data):
+        raise ImageError(f"{got} end in the middle of the picture, expected a whole JPEG")
     # The pixels as they are: a policy was trained on what the sensor sent, not on what a viewer would turn.
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
-    decoded = cv2.imdecode(data, flags) if data.size else None
+    try:
+        decoded = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags) if data else None
+    except cv2.error as error:  # a size that no camera has
+        raise ImageError(f"{got} cannot be decoded: {error.err}") from error
     if decoded is None:
-        raise ImageError(f"camera '{camera}': {data.size} bytes of '{message.format}' cannot be decoded")
+        raise ImageError(f"{got} cannot be decoded")
     height, width = decoded.shape[:2]
     _check_size(width, height, f"a compressed picture of {width}x{height}", camera, spec, settings)
     return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+
+
+def _is_cut_short(data: bytes) -> bool:
+    """Whether a JPEG lacks its end: not every OpenCV refuses it, some make up the rest of the picture."""
+    return data.startswith(_JPEG_START) and data.rfind(_JPEG_END) < data.rfind(_JPEG_SCAN)
 
 
 def _check_size(

@@ -77,7 +77,7 @@ class PolicyNode(PipelineNode[PolicyPipeline]):
             settings = settings_for(values, policy.spec)
             sampling, decoding = QuerySampling(policy, values), QueryDecoding(policy, values)
             decoding.apply(policy)
-            check_topics(settings.cameras)
+            check_topics(self, settings.cameras)
             instruction = self._first_instruction(policy, values["instruction"])
             loaded.warm_up()
             pipeline = loaded.pipeline(self, policy, settings, sampling, decoding, self._epochs, instruction)

@@ -221,7 +221,7 @@ class PolicyPipeline:
 
     def _on_instruction(self, message: String) -> None:
         if not self._spec.uses_instruction:
-            self._warn(f"instruction '{message.data}' ignored: a {self._spec.type} policy takes none")
+            self._warn(f"instruction {message.data!r:.80} ignored: the policy '{self._spec.type}' takes none")
         elif problem := instruction_problem(message.data):
             kept = f"'{self._instruction}' stays" if self._instruction else "the policy waits for another one"
             self._report_failure(f"instruction refused: {problem}; {kept}")

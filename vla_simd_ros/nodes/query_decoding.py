@@ -129,7 +129,7 @@ class QueryDecoding:
             for param in DECODING_PARAMETERS:
                 if (value := values[param.name]) != param.default:
                     raise ParameterError(
-                        f"{param.name}: got {value!r}, but a {self._type} policy decodes no tokens"
+                        f"{param.name}: got {value!r}, but the policy '{self._type}' decodes no tokens"
                     )
         try:
             self._options(values).make(1, self._clock)

@@ -88,7 +88,7 @@ class QuerySampling:
         self._check_schedule()
         seed = values["seed"]
         if seed >= 0 and self._solver is None:
-            raise ParameterError(f"seed: got {seed}, but a {policy.spec.type} policy draws no noise")
+            raise ParameterError(f"seed: got {seed}, but the policy '{policy.spec.type}' draws no noise")
         self._generator = np.random.default_rng(None if seed < 0 else seed)
         self.set_num_steps(values["num_steps"])
 
@@ -144,7 +144,7 @@ class QuerySampling:
         if not isinstance(self._solver, GuidedSolver):
             kind = self._policy.spec.type
             raise ParameterError(
-                f"prefix_schedule: got '{self._schedule}', but a {kind} policy continues no chunks"
+                f"prefix_schedule: got '{self._schedule}', but the policy '{kind}' continues no chunks"
             )
         if self._schedule not in self._solver.schedules:
             known = ", ".join(self._solver.schedules)
