@@ -9,7 +9,7 @@ import pytest
 
 from vla_simd_ros.policies.base import CameraSpec, PolicySpec
 from vla_simd_ros.server.errors import WireError
-from vla_simd_ros.server.observations import check_request, policy_observation
+from vla_simd_ros.server.observations import check_request, policy_observation, state_vector
 from vla_simd_ros.server.requests import PolicyRequest, TimedObservation
 
 CAMERA = CameraSpec(4, 6)
@@ -48,3 +48,19 @@ def test_several_observation_steps() -> None:
     assert observation.images["top"][:, 0, 0, 0].tolist() == [2, 2, 3]
     assert observation.state is not None and observation.state.tolist() == [[2.0], [2.0], [3.0]]
     assert observation.valid is not None and observation.valid.tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "value", [1e300, -1e39, float("nan"), np.float64("inf"), True, "1", None, np.zeros(1)]
+)
+def test_values_of_the_state_that_are_no_finite_numbers_of_the_policy(value: Any) -> None:
+    asked = PolicyRequest("act", "somewhere", 5, ("pan",), {}, "cpu")
+    with pytest.raises(WireError, match=r"'pan' is .*, expected a finite number"):
+        state_vector(TimedObservation(0.0, 0, {"pan": value}, False), asked)
+
+
+@pytest.mark.parametrize("value", [1e38, 2**63 - 1, np.float16(2), np.int8(-3), np.uint64(2**64 - 1), 5e-324])
+def test_numbers_of_every_kind_are_values_of_the_state(value: Any) -> None:
+    asked = PolicyRequest("act", "somewhere", 5, ("pan",), {}, "cpu")
+    state = state_vector(TimedObservation(0.0, 0, {"pan": value}, False), asked)
+    assert state.dtype == np.float32 and state.tolist() == [np.float32(value)]

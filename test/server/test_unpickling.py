@@ -159,6 +159,98 @@ def test_containers_that_hold_themselves(client: Any) -> None:
         read_observation(client.observation(values={"front": endless}))
 
 
+def text(value: str) -> bytes:
+    data = value.encode("utf-8", "surrogatepass")
+    return pickle.BINUNICODE + struct.pack("<I", len(data)) + data
+
+
+def name(module: str, attribute: str) -> bytes:
+    return pickle.GLOBAL + f"{module}\n{attribute}\n".encode()
+
+
+def observing(value: bytes, timestep: bytes = b"K\x00") -> bytes:
+    """An observation, written by opcode, that has seen what these opcodes leave on the stack."""
+    seen = b"}" + text("front") + value + b"s"
+    fields = b"}(" + text("timestamp") + b"G" + struct.pack(">d", 1.0) + text("timestep") + timestep
+    kind = name("lerobot.async_inference.helpers", "TimedObservation")
+    return b"\x80\x02" + kind + b")R" + fields + text("observation") + seen + b"ub."
+
+
+RECONSTRUCT = name("numpy.core.multiarray", "_reconstruct")
+FROM_BUFFER = name("numpy.core.numeric", "_frombuffer")
+BYTES_DTYPE = name("numpy", "dtype") + text("u1") + b"\x85R"
+
+
+@pytest.mark.parametrize(
+    "state", [b"}" + text("kept") + b"K\x07s", b"N}" + text("__defaults__") + b"(K\x01K\x02ts\x86"]
+)
+def test_a_function_keeps_no_state(state: bytes) -> None:
+    for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+        with pytest.raises(WireError, match="a state for a function"):
+            read_observation(observing(name(module, "_reconstruct") + state + b"b"))
+    with pytest.raises(WireError, match="not a pickle"):
+        read_observation(observing(name("numpy", "ndarray") + state + b"b"))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (name("numpy", "ndarray") + b")\x81", "an array without content"),
+        (RECONSTRUCT + b")R", "an array without content"),
+        (FROM_BUFFER + b"(NN)" + text("C") + b"tR", "an array without bytes"),
+        (FROM_BUFFER + b"(C\x01aN" + b"K\x01\x85" + text("C") + b"tR", "an array without dtype"),
+        (FROM_BUFFER + b"(C\x01a" + BYTES_DTYPE + b"K\x01\x85" + text("K") + b"tR", "an array in order 'K'"),
+        (name("numpy", "dtype") + b")\x81", "a Dtype where"),
+    ],
+)
+def test_half_made_objects(value: bytes, message: str) -> None:
+    with pytest.raises(WireError, match=message):
+        read_observation(observing(value))
+
+
+def test_integers_longer_than_any_number_of_the_protocol() -> None:
+    raw = (-(10**5000)).to_bytes(2100, "little", signed=True)
+    with pytest.raises(WireError, match="an integer of 16610 bits"):
+        read_observation(observing(b"N", b"\x8b" + struct.pack("<i", len(raw)) + raw))
+    assert read_observation(observing(b"N", b"\x8a\x08" + b"\xff" * 7 + b"\x7f"))["timestep"] == 2**63 - 1
+
+
+def test_texts_that_are_not_unicode() -> None:
+    with pytest.raises(WireError, match="not Unicode") as raised:
+        read_observation(observing(text("half \ud800")))
+    str(raised.value).encode()  # it can be sent
+
+
+def test_few_bytes_that_stand_for_many_values() -> None:
+    """A list of thousands of times the same list of thousands of times the same."""
+    value = b"](" + b"K\x01" * 200 + b"eq\x00"
+    for level in (1, 2, 3):
+        value = b"](" + value + (b"h" + bytes([level - 1])) * 199 + b"eq" + bytes([level])
+    assert len(value) < 2000
+    with pytest.raises(WireError, match="more than 20000 values"):
+        read_observation(observing(value))
+
+
+def test_few_bytes_that_stand_for_many_arrays() -> None:
+    raw = b"B" + struct.pack("<I", 4000) + bytes(4000) + b"q\x00"
+    array = (
+        FROM_BUFFER + b"(h\x00" + BYTES_DTYPE + b"M" + struct.pack("<H", 4000) + b"\x85" + text("C") + b"tR"
+    )
+    with pytest.raises(WireError, match="arrays of more bytes than its own"):
+        read_observation(observing(b"](" + raw + array * 5 + b"e"))
+
+
+def test_one_array_in_several_places_counts_once(client: Any) -> None:
+    picture = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    observed = read_observation(client.observation(values={f"camera {i}": picture for i in range(30)}))
+    np.testing.assert_array_equal(observed["observation"]["camera 29"], picture)
+
+
+def test_messages_of_nothing_but_opcodes() -> None:
+    with pytest.raises(WireError, match="more than 20000 pickle opcodes"):
+        read_observation(observing(b"](" + b"]" * 20_000 + b"e"))
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damage_never_raises_anything_else(client: Any, data: st.DataObject) -> None:

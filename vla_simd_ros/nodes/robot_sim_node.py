@@ -88,7 +88,7 @@ class RobotSimNode(Node):
             f"{values['image_height']} by {self._robot.renderer_name}"
         )
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(1.0 / values["joint_state_rate"], self._tick, clock=steady)
+        self._timer = self.create_timer(1.0 / values["joint_state_rate"], self._on_timer, clock=steady)
         self.create_timer(1.0, self._publish_diagnostics, clock=steady)
 
     def _declare_parameters(self) -> dict[str, Any]:
@@ -123,6 +123,16 @@ class RobotSimNode(Node):
         """The message stamp of a simulated instant, on the clock that the other nodes use."""
         nanoseconds = round(simulated * 1e9) if self._publish_clock else self._pacer.stamp(simulated)
         return Time(nanoseconds=nanoseconds)
+
+    def _on_timer(self) -> None:
+        self._tick()
+        # At a fixed period pictures would wait for the next call, those of one rate always as long as others
+        # of their place in the beat of both: whoever looks at every n-th one would see other delays.
+        due = self._schedule.next_step
+        assert due is not None  # both rates are positive
+        wait_ns = self._pacer.stamp(due * TIMESTEP) - self._now()
+        self._timer.timer_period_ns = max(1, wait_ns)
+        self._timer.reset()
 
     def _tick(self) -> None:
         if self._cameras.error is not None:

@@ -16,6 +16,7 @@ from vla_simd_ros.server.errors import WireError
 from vla_simd_ros.server.requests import PolicyRequest, TimedObservation
 
 _TASK = "task"
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def check_request(request: PolicyRequest, spec: PolicySpec) -> None:
@@ -78,7 +79,7 @@ def state_vector(timed: TimedObservation, request: PolicyRequest) -> npt.NDArray
     for name in request.state_names:
         value: Any = timed.values.get(name)
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not number or not np.isfinite(value):
+        if not number or not abs(float(value)) <= _LARGEST:
             shown = "missing" if name not in timed.values else f"{value!r}"
             raise WireError(f"an observation: '{name}' is {shown}, expected a finite number")
         values.append(value)

@@ -29,6 +29,8 @@ _MIB = 1024 * 1024
 # A client streams pieces of 2 MiB.
 _MAX_PIECE = 4 * _MIB
 _STOP_GRACE_S = 1.0
+# What a client named wrongly may be longer than a reply's trailer can carry.
+_LONGEST_REASON = 1000
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,9 @@ def _handlers(servicer: PolicyServicer) -> grpc.GenericRpcHandler:
 
 
 def _refuse(context: grpc.ServicerContext, code: grpc.StatusCode, error: Exception) -> NoReturn:
-    _LOGGER.warning("%s: %s", context.peer(), error)
-    context.abort(code, str(error))
+    text = str(error)
+    if len(text) > _LONGEST_REASON:
+        text = f"{text[:_LONGEST_REASON]} ..."
+    _LOGGER.warning("%s: %s", context.peer(), text)
+    context.abort(code, text)
     raise AssertionError("abort returns never")

@@ -2,7 +2,9 @@
 
 A pickle is a program that may call whatever Python function it names. Here the few names that the protocol
 needs are bound to inert stand-ins that only keep what they are given, every other name is refused, and so is
-every opcode that the protocol does not need. What was kept is checked and converted afterwards.
+every opcode that the protocol does not need. What was kept is checked and converted afterwards. A short
+message can stand for much, as it may name what it holds any number of times: opcodes, values and the bytes of
+arrays are counted.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ _OPCODES = frozenset((
     "BINGET", "LONG_BINGET", "GLOBAL", "STACK_GLOBAL", "REDUCE", "NEWOBJ", "BUILD",
 ))  # fmt: skip
 _MEMO_PUTS = frozenset(("BINPUT", "LONG_BINPUT"))
+_TEXTS = frozenset(("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"))
+# An observation of a thousand joints has some 5000, and as many values as opcodes at most.
+_MOST_OPCODES = 20_000
+_INTEGER_BITS = 63
 _DTYPE = re.compile(r"(b1|[iu][1248]|f[248])")
 _MAX_RANK = 8
 
@@ -74,22 +80,25 @@ class _Dtype:
 
 
 class _Array:
-    """Stands in for numpy.ndarray: keeps shape, type and bytes."""
+    """Stands in for numpy.ndarray: keeps bytes, type, shape and order, which need not fit each other."""
+
+    parts: tuple[Any, Any, Any, Any] | None = None
+    made: np.ndarray[Any, Any] | None = None
 
     def __init__(self, *_: Any) -> None:
-        self.value: Any = None
+        pass
 
     def __setstate__(self, state: Any) -> None:
         if not isinstance(state, tuple) or len(state) != 5:
             raise WireError("an array whose state is not that of numpy")
         _, shape, dtype, fortran, raw = state
-        self.value = _as_array(raw, dtype, shape, "F" if fortran is True else "C")
+        self.parts = (raw, dtype, shape, "F" if fortran is True else "C")
 
 
-def _as_array(raw: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:
+def _as_array(raw: bytes | bytearray, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:
     """The array of these bytes; a copy in native byte order."""
-    if not isinstance(raw, (bytes, bytearray)) or not isinstance(dtype, _Dtype):
-        raise WireError("an array without bytes or dtype")
+    if not isinstance(dtype, _Dtype):
+        raise WireError("an array without dtype")
     sizes_fit = isinstance(shape, tuple) and len(shape) <= _MAX_RANK
     if not sizes_fit or not all(type(size) is int and size >= 0 for size in shape):
         raise WireError(f"an array of shape {shape!r}")
@@ -102,9 +111,25 @@ def _as_array(raw: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray[Any, A
     return np.asarray(values.astype(native.newbyteorder("=")))
 
 
+class _Function:
+    """Stands in for a function. A pickle can also give a state to what it names, which a function of Python
+    would keep for all messages to come: this one refuses it."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., _Array]) -> None:
+        self._call = call
+
+    def __call__(self, *arguments: Any) -> _Array:
+        return self._call(*arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        raise WireError("a state for a function")
+
+
 def _from_buffer(raw: Any, dtype: Any, shape: Any, order: Any, *_: Any) -> _Array:
     array = _Array()
-    array.value = _as_array(raw, dtype, shape, order)
+    array.parts = (raw, dtype, shape, order)
     return array
 
 
@@ -123,9 +148,9 @@ _NAMES: dict[tuple[str, str], Callable[..., Any]] = {
     ("numpy", "dtype"): _Dtype,
 }
 for _core in ("numpy.core", "numpy._core"):  # before and since numpy 2
-    _NAMES[f"{_core}.multiarray", "_reconstruct"] = _reconstruct
-    _NAMES[f"{_core}.multiarray", "scalar"] = _scalar
-    _NAMES[f"{_core}.numeric", "_frombuffer"] = _from_buffer
+    _NAMES[f"{_core}.multiarray", "_reconstruct"] = _Function(_reconstruct)
+    _NAMES[f"{_core}.multiarray", "scalar"] = _Function(_scalar)
+    _NAMES[f"{_core}.numeric", "_frombuffer"] = _Function(_from_buffer)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -153,19 +178,22 @@ def _read(data: bytes, kind: type[_Record], what: str) -> dict[str, Any]:
     try:
         _check_opcodes(data)
         record = _Unpickler(io.BytesIO(data)).load()
+        if type(record) is not kind:
+            raise WireError(f"another object, expected {kind.__name__.lstrip('_')}")
+        values = _Values(len(data))
+        return {name: values.plain(value) for name, value in getattr(record, "fields", {}).items()}
     except WireError as error:
         raise WireError(f"{what}: the message holds {error}") from None
     except Exception as error:  # a damaged pickle can raise nearly anything
         raise WireError(f"{what}: the message is not a pickle that can be read ({error})") from None
-    if type(record) is not kind:
-        raise WireError(f"{what}: the message holds another object, expected {kind.__name__.lstrip('_')}")
-    return {name: _plain(value) for name, value in getattr(record, "fields", {}).items()}
 
 
 def _check_opcodes(data: bytes) -> None:
     memo_size = 0
     argument: Any
-    for opcode, argument, _ in pickletools.genops(data):
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        if number >= _MOST_OPCODES:
+            raise WireError(f"more than {_MOST_OPCODES} pickle opcodes")
         if opcode.name not in _OPCODES:
             raise WireError(f"the pickle opcode {opcode.name}, which is not part of the protocol")
         if opcode.name in _MEMO_PUTS:
@@ -175,20 +203,57 @@ def _check_opcodes(data: bytes) -> None:
             memo_size += 1
         elif opcode.name == "MEMOIZE":
             memo_size += 1
+        elif opcode.name in _TEXTS:
+            _check_text(argument)
+        elif isinstance(argument, int) and argument.bit_length() > _INTEGER_BITS:
+            raise WireError(f"an integer of {argument.bit_length()} bits, expected {_INTEGER_BITS} at most")
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Stand-ins replaced by values, containers included; raises for what is neither."""
-    if isinstance(value, _Array):
-        if value.value is None:
-            raise WireError("the message holds an array without content")
-        return value.value[()]
-    if isinstance(value, (dict, list, tuple)):
-        if depth >= _MAX_RANK:
-            raise WireError(f"the message is nested more than {_MAX_RANK} deep")
-        if isinstance(value, dict):
-            return {_plain(key, depth + 1): _plain(item, depth + 1) for key, item in value.items()}
-        return type(value)(_plain(item, depth + 1) for item in value)
-    if value is None or isinstance(value, (bool, int, float, str, bytes)):
-        return value
-    raise WireError(f"the message holds a {type(value).__name__.lstrip('_')} where a value was expected")
+def _check_text(text: str) -> None:
+    """Pickles can hold halves of surrogate pairs, which can be sent nowhere, not even in an error."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise WireError(f"the text {text!a:.60}, which is not Unicode") from None
+
+
+class _Values:
+    """Makes values of stand-ins, containers included; raises for what is neither.
+
+    Args:
+        size: bytes of the message, which the arrays in it can have together.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._bytes_left = size
+        self._values_left = _MOST_OPCODES
+
+    def plain(self, value: Any, depth: int = 0) -> Any:
+        self._values_left -= 1
+        if self._values_left < 0:
+            raise WireError(f"more than {_MOST_OPCODES} values")
+        if isinstance(value, _Array):
+            return self._array(value)
+        if isinstance(value, (dict, list, tuple)):
+            if depth >= _MAX_RANK:
+                raise WireError(f"values nested more than {_MAX_RANK} deep")
+            if isinstance(value, dict):
+                return {self.plain(k, depth + 1): self.plain(v, depth + 1) for k, v in value.items()}
+            return type(value)(self.plain(item, depth + 1) for item in value)
+        if value is None or isinstance(value, (bool, int, float, str, bytes)):
+            return value
+        raise WireError(f"a {type(value).__name__.lstrip('_')} where a value was expected")
+
+    def _array(self, array: _Array) -> Any:
+        """Its array, or the number that one without dimensions is; made once."""
+        if array.made is None:
+            if array.parts is None:
+                raise WireError("an array without content")
+            raw = array.parts[0]
+            if not isinstance(raw, (bytes, bytearray)):
+                raise WireError("an array without bytes")
+            self._bytes_left -= len(raw)
+            if self._bytes_left < 0:
+                raise WireError("arrays of more bytes than its own")
+            array.made = _as_array(*array.parts)
+        return array.made[()]

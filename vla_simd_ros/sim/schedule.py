@@ -27,12 +27,14 @@ class SensorSchedule:
     def _due(self, name: str) -> int:
         return math.ceil(self._counts[name] / self._rates[name] / TIMESTEP - 1e-6)
 
+    @property
+    def next_step(self) -> int | None:
+        """The time step of the next event; None where there is none."""
+        return min((self._due(name) for name in self._rates), default=None)
+
     def until(self, step: int) -> Iterator[tuple[int, list[str]]]:
         """(time step, names of the events due there) in order, up to and including `step`; each only once."""
-        while self._rates:
-            due = min(self._due(name) for name in self._rates)
-            if due > step:
-                return
+        while (due := self.next_step) is not None and due <= step:
             names = [name for name in self._rates if self._due(name) == due]
             for name in names:
                 self._counts[name] += 1
