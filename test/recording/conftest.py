@@ -86,6 +86,7 @@ class Scene:
     lost: tuple[int, ...] = ()
     rejected: tuple[int, ...] = ()
     record_frames: bool = True
+    without: tuple[str, ...] = ()
     maker: BagMaker = field(default_factory=BagMaker)
 
     def write(self, folder: Path, storage: str = "mcap") -> Path:
@@ -188,7 +189,8 @@ class Scene:
         )  # fmt: skip
 
     def _add(self, topic: str, kind: str, time_ms: float, **values: Any) -> None:
-        self.maker.add(topic, kind, START + round(time_ms * MS), **values)
+        if topic not in self.without:
+            self.maker.add(topic, kind, START + round(time_ms * MS), **values)
 
 
 @pytest.fixture

@@ -78,6 +78,16 @@ def test_one_html_file_with_the_picture_in_it(
     assert picture.shape[0] > 1000 and picture.std() > 5.0
 
 
+def test_without_states_nobody_knows_whether_rows_ran_out(
+    scene: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bag = scene(query_ms=slow_once, without=("/executor_state",)).write(tmp_path / "bag")
+    out = tmp_path / "report.html"
+    assert main(["report", str(bag), "--out", str(out)]) == 0
+    assert "starvation: unknown, executor_state was not recorded" in capsys.readouterr().out
+    assert "Unknown, executor_state was not recorded." in out.read_text()
+
+
 def test_a_picture(scene: Any, tmp_path: Path) -> None:
     out = tmp_path / "run.png"
     assert main(["report", str(scene().write(tmp_path / "bag", "sqlite3")), "--out", str(out)]) == 0

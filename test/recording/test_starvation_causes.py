@@ -70,3 +70,15 @@ def test_queries_that_end_while_frames_come_are_the_engine_s(scene: Any, tmp_pat
 def test_two_starvations_have_their_own_causes(scene: Any, tmp_path: Path) -> None:
     made = scene(query_ms=at_chunk(20, 500.0, 100.0), camera_off=(1000, 1500))
     assert [each.cause for each in causes(made, tmp_path)] == [Cause.CAMERA_LATE, Cause.ENGINE_SLOW]
+
+
+def test_chunks_carry_the_timing_that_was_not_recorded(scene: Any, tmp_path: Path) -> None:
+    made = scene(query_ms=at_chunk(12, 500.0, 100.0), without=("/query_timing",))
+    (found,) = causes(made, tmp_path)
+    assert found.cause is Cause.ENGINE_SLOW and "query of chunk 12 took 400 ms" in found.detail
+
+
+def test_without_queries_and_chunks_the_cause_is_unknown(scene: Any, tmp_path: Path) -> None:
+    made = scene(query_ms=at_chunk(12, 500.0, 100.0), without=("/query_timing", "/action_chunk"))
+    (found,) = causes(made, tmp_path)
+    assert found.cause is Cause.UNKNOWN and "neither query_timing nor action_chunk" in found.detail

@@ -19,6 +19,7 @@ _CAUSE_COLORS = {
     Cause.ENGINE_SLOW: "#D55E00",
     Cause.TRANSPORT: "#CC79A7",
     Cause.REJECTED: "#56B4E9",
+    Cause.UNKNOWN: "#999999",
 }
 _STAGE_COLORS = (
     "#56B4E9", "#9AD0F0", "#C9C9C9", "#F2D27A", "#0072B2",

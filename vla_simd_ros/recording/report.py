@@ -85,7 +85,7 @@ def _page(run: Run, report: Report, found: Sequence[Starvation], title: str) -> 
 
 def _starvation_table(run: Run, found: Sequence[Starvation]) -> str:
     if not found:
-        return "<p>The rows never ran out.</p>"
+        return f"<p>{_without(run).capitalize()}.</p>"
     rows = "\n".join(
         f"<tr><td>{run.recording.seconds(each.start):.2f} s</td>"
         f"<td>{(each.end - each.start) * 1e-6:.0f} ms</td>"
@@ -95,9 +95,14 @@ def _starvation_table(run: Run, found: Sequence[Starvation]) -> str:
     return f"<table><tr><th>at</th><th>for</th><th>cause</th><th>what speaks for it</th></tr>\n{rows}</table>"
 
 
+def _without(run: Run) -> str:
+    """What there is to say where no starvation has been found."""
+    return "the rows never ran out" if run.recording.executor else "unknown, executor_state was not recorded"
+
+
 def _in_words(run: Run, found: Sequence[Starvation]) -> str:
     if not found:
-        return "starvation: the rows never ran out"
+        return f"starvation: {_without(run)}"
     counts = Counter(each.cause.value for each in found)
     lines = ["starvation: " + ", ".join(f"{count} x {cause}" for cause, count in counts.items())]
     lines += [

@@ -86,8 +86,9 @@ _Handler = Callable[["_Reader", Any, int, str], None]
 
 
 def _handlers(bag: Bag) -> dict[str, _Handler]:
+    present = topics(bag)
     by_role: Mapping[str, _Handler] = {
-        "chunk": _Reader.chunk,
+        "chunk": _Reader.chunk if "timing" in present else _Reader.chunk_with_timing,
         "timing": _Reader.timing,
         "state": _Reader.state,
         "budget": _Reader.budget,
@@ -95,7 +96,6 @@ def _handlers(bag: Bag) -> dict[str, _Handler]:
         "instruction": _Reader.instruction,
         "command": _Reader.command,
     }
-    present = topics(bag)
     if not {"chunk", "state"} & present.keys():
         known = ", ".join(sorted(bag.topics)) or "no message at all"
         raise BagError(
@@ -151,6 +151,11 @@ class _Reader:
                 window=int(message.window),
             )
         )
+
+    def chunk_with_timing(self, message: Any, time_ns: int, topic: str) -> None:
+        """Where query_timing was not recorded: a chunk carries that of its query."""
+        self.timing(message.timing, time_ns, topic)
+        self.chunk(message, time_ns, topic)
 
     def timing(self, message: Any, time_ns: int, topic: str) -> None:
         self._times.append(time_ns)

@@ -25,6 +25,7 @@ class Cause(str, enum.Enum):
     ENGINE_SLOW = "engine slow"
     TRANSPORT = "transport"
     REJECTED = "rejected"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class _Judge:
 
     def cause(self, start: int, end: int) -> tuple[Cause, str]:
         """The cause of a starvation, and what speaks for it."""
+        if not self._answers:
+            return Cause.UNKNOWN, "neither query_timing nor action_chunk was recorded"
         before = [each for each in self._answers if each.arrival is not None and each.arrival < start]
         last = before[-1] if before else None
         rejected = self._rejected(last.arrival if last is not None and last.arrival else 0, end)
