@@ -208,6 +208,12 @@ def test_messages_that_are_no_observation(robot: Robot) -> None:
     assert code == grpc.StatusCode.INVALID_ARGUMENT and "larger than 100000 bytes" in text
 
 
+def test_what_a_client_wrote_comes_back_short_and_without_control_characters(robot: Robot) -> None:
+    code, text = status(lambda: robot.start(policy_type="\x1b[2J\n" + "x" * 20_000))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert r"of type '\x1b[2J\nxxx" in text and len(text) < 1100
+
+
 def test_joining_pieces() -> None:
     part = wire.Observation
     begin, middle, end = (wire.TransferState[name] for name in ("BEGIN", "MIDDLE", "END"))

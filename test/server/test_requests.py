@@ -56,6 +56,7 @@ def test_a_bad_request_is_named(client: Any, changes: Any, complaint: str) -> No
     ("changes", "complaint"),
     [
         ({"timestamp": float("nan")}, "timestamp is nan"),
+        ({"timestamp": -1e308}, "timestamp is -1e"),
         ({"timestamp": None}, "timestamp is None"),
         ({"timestep": -1}, "timestep is -1"),
         ({"timestep": 1.5}, "timestep is 1.5"),

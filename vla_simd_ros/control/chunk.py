@@ -175,7 +175,8 @@ def _step_ns(step_period: float) -> int:
 
 
 def _matrix(raw: RawChunk, width: int) -> Rows:
-    flat = np.asarray(raw.actions, dtype=np.float64).reshape(-1)
+    with np.errstate(invalid="ignore"):  # a signalling NaN complains before it is refused by name
+        flat = np.asarray(raw.actions, dtype=np.float64).reshape(-1)
     if flat.size == raw.horizon * width:
         return flat.reshape(raw.horizon, width)
     reason = RejectReason.WRONG_SHAPE

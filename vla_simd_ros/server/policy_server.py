@@ -248,10 +248,14 @@ def _handlers(servicer: PolicyServicer) -> grpc.GenericRpcHandler:
     )
 
 
+def _shown(text: str) -> str:
+    """A text that a client may have written parts of: as long as a reply can carry, no control characters."""
+    kept = text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]} ..."
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in kept)
+
+
 def _refuse(context: grpc.ServicerContext, code: grpc.StatusCode, error: Exception) -> NoReturn:
-    text = str(error)
-    if len(text) > _LONGEST_REASON:
-        text = f"{text[:_LONGEST_REASON]} ..."
+    text = _shown(str(error))
     _LOGGER.warning("%s: %s", context.peer(), text)
     context.abort(code, text)
     raise AssertionError("abort returns never")

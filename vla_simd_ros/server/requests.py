@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from vla_simd_ros.server.errors import WireError
 from vla_simd_ros.server.unpickling import read_observation, read_policy_config
+
+_LATEST_S = 1e12
+"""The largest time of a client's clock that is believed, seconds."""
 
 _CONFIGURATION = "the policy's configuration"
 
@@ -65,7 +67,7 @@ def timed_observation(data: bytes) -> TimedObservation:
     """Read a pickled TimedObservation. Raises :class:`WireError`."""
     fields = read_observation(data)
     timestamp, timestep = fields.get("timestamp"), fields.get("timestep")
-    if not isinstance(timestamp, float) or not math.isfinite(timestamp):
+    if not isinstance(timestamp, float) or not abs(timestamp) <= _LATEST_S:
         raise WireError(f"an observation: the timestamp is {timestamp!r}, expected seconds")
     if type(timestep) is not int or timestep < 0:
         raise WireError(f"an observation: the timestep is {timestep!r}, expected a number of at least 0")
