@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,51 @@ def test_interruption_of_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for key, stats in first.items():
         for name, value in stats.items():
             np.testing.assert_allclose(second[key][name], value, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "interrupted"),
+    [
+        ("image", "encode_picture"),
+        ("image", "next_file"),
+        ("video", "frame_table"),
+        ("video", "write_video"),
+        ("video", "write_tasks"),
+    ],
+)
+def test_the_same_writer_goes_on_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, interrupted: str
+) -> None:
+    """As Ctrl-C does, which comes at any moment of an episode or a flush, and after which what there is is
+    put on disk: every episode that was added is there, once, with all of its frames."""
+    whole = write(tmp_path / "whole", kind, flush_after=4)
+    writer = DatasetWriter.create(tmp_path / "cut", fps=FPS, features=features(kind), robot_type="test")
+    writer.add_episode(EPISODES[0], task_of(0))
+
+    def interrupt(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, interrupted, interrupt)
+        with contextlib.suppress(KeyboardInterrupt):
+            writer.add_episode(EPISODES[1], task_of(1))
+            writer.flush()
+    added = writer.episodes + writer.pending
+    writer.flush()
+    assert writer.episodes == added
+    for number in range(added, 4):
+        writer.add_episode(EPISODES[number], task_of(number))
+    writer.flush()
+    first, second = open_dataset(whole), open_dataset(tmp_path / "cut")
+    assert first.tasks == second.tasks
+    assert [each.length for each in second.episodes] == list(LENGTHS)
+    assert len(second) == sum(LENGTHS)
+    for index in range(len(first)):
+        ours, theirs = first.frame(index), second.frame(index)
+        for key in ("action", "episode_index", "index", "timestamp", "task"):
+            np.testing.assert_array_equal(ours[key], theirs[key])
+        pictures = (frame["observation.images.front"].astype(int) for frame in (ours, theirs))
+        assert np.abs(np.subtract(*pictures)).mean() <= (0 if kind == "image" else 8)
 
 
 def test_new_tasks_are_added_when_resumed(images: Path) -> None:

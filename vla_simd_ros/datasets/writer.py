@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,24 +43,42 @@ Frame = Mapping[str, Any]
 """A frame's values by feature: arrays of the feature's shape, pictures RGB [height, width, 3]."""
 
 
+@dataclass(frozen=True)
+class _Episode:
+    """A collected one: its line in the table of episodes, its frames, and its pictures for video files."""
+
+    row: Mapping[str, Any]
+    table: Any
+    pictures: Mapping[str, Sequence[Picture]]
+    stats: Mapping[str, Statistics]
+    task: str
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is on disk, and the episodes that are not. It changes by being replaced, so that an interruption,
+    which may come between any two statements, finds all of an episode or nothing."""
+
+    info: Info
+    tasks: tuple[str, ...] = ()
+    stats: Mapping[str, Statistics] = field(default_factory=dict)
+    next_file: tuple[int, int] = (0, 0)
+    pending: tuple[_Episode, ...] = ()
+
+
 class DatasetWriter:
     """Collects episodes; `flush` puts them on disk as new files, after which they are part of the dataset.
 
     Nothing that is on disk already is changed but the small files that tell what there is, which are replaced
-    as a whole, meta/info.json last. So an interruption loses at most the episodes since the last `flush`.
+    as a whole, meta/info.json last. So an interruption loses at most the episodes since the last `flush`, and
+    after one of `add_episode` or `flush` the next `flush` writes every episode that was added.
     """
 
     def __init__(self, folder: Path, info: Info) -> None:
         """Use `create` or `resume`."""
         self._folder = folder
-        self._info = info
         self._schema = frame_schema(info.features)
-        self._tasks: list[str] = []
-        self._stats: dict[str, Statistics] = {}
-        self._next_file = (0, 0)
-        self._tables: list[Any] = []
-        self._rows: list[dict[str, Any]] = []
-        self._videos: dict[str, list[Picture]] = {key: [] for key in info.video_keys}
+        self._state = _State(info)
 
     @classmethod
     def create(
@@ -73,7 +92,7 @@ class DatasetWriter:
             raise DatasetError(f"{folder}: holds a dataset already, expected a new folder (or to resume it)")
         own = {key: _described(feature, fps) for key, feature in features.items()}
         writer = cls(folder, Info(fps=fps, features={**own, **INDEX_FEATURES}, robot_type=robot_type))
-        write_json(folder / INFO, writer._info.as_json())
+        write_json(folder / INFO, writer._state.info.as_json())
         return writer
 
     @classmethod
@@ -81,39 +100,32 @@ class DatasetWriter:
         """Goes on after the last episode of a dataset. Raises DatasetError when it is none or damaged."""
         writer = cls(folder, read_info(folder))
         if writer.episodes:
-            writer._tasks = list(read_tasks(folder / TASKS))
-            writer._read_statistics()
+            writer._state = _state_on_disk(folder, writer._state.info)
         return writer
-
-    def _read_statistics(self) -> None:
-        """Merges those of the episodes on disk, and finds the number of the next file."""
-        rows = read_episodes(self._folder, self._info)
-        parts = [_statistics_of(row, self._info.features) for row in rows]
-        self._stats = {key: statistics.merged([part[key] for part in parts]) for key in parts[0]}
-        self._next_file = next_file(*max(_last_file(row) for row in rows), self._info.chunks_size)
 
     @property
     def episodes(self) -> int:
         """Episodes on disk."""
-        return self._info.total_episodes
+        return self._state.info.total_episodes
 
     @property
     def pending(self) -> int:
         """Episodes that `flush` would write."""
-        return len(self._rows)
+        return len(self._state.pending)
 
     @property
     def frames(self) -> int:
         """Frames of the episodes on disk and collected."""
-        return int(self._rows[-1]["dataset_to_index"]) if self._rows else self._info.total_frames
+        pending = self._state.pending
+        return int(pending[-1].row["dataset_to_index"]) if pending else self._state.info.total_frames
 
     @property
     def features(self) -> Mapping[str, Feature]:
-        return self._info.features
+        return self._state.info.features
 
     @property
     def fps(self) -> float:
-        return self._info.fps
+        return self._state.info.fps
 
     def add_episode(self, frames: Sequence[Frame], task: str) -> None:
         """Appends an episode in which `task` was done.
@@ -122,81 +134,108 @@ class DatasetWriter:
         """
         if not frames:
             raise DatasetError("episode: got no frames, expected at least one")
-        if task not in self._tasks:
-            self._tasks.append(task)
-        own = {key: each for key, each in self._info.features.items() if key not in INDEX_FEATURES}
+        state, info = self._state, self._state.info
+        own = {key: each for key, each in info.features.items() if key not in INDEX_FEATURES}
         values = {key: [_checked(frame, key, feature) for frame in frames] for key, feature in own.items()}
-        start = self.frames
-        episode = self.episodes + self.pending
-        columns: dict[str, Any] = {**values, **self._indices(len(frames), start, episode, task)}
-        stats = {key: _statistics(columns[key], feature) for key, feature in self._info.features.items()}
+        columns: dict[str, Any] = {**values, **self._indices(len(frames), task)}
+        stats = {key: _statistics(columns[key], feature) for key, feature in info.features.items()}
         row = {
-            "episode_index": episode,
+            "episode_index": self.episodes + self.pending,
             "tasks": [task],
             "length": len(frames),
-            "dataset_from_index": start,
-            "dataset_to_index": start + len(frames),
+            "dataset_from_index": self.frames,
+            "dataset_to_index": self.frames + len(frames),
         }
-        self._rows.append({**row, **self._take_videos(values), **_flat(stats)})
-        encoded = {key: [encode_picture(each) for each in values[key]] for key in self._info.image_keys}
-        self._tables.append(frame_table(self._schema, {**columns, **encoded}))
-        parts = {key: [self._stats[key], part] if self._stats else [part] for key, part in stats.items()}
-        self._stats = {key: statistics.merged(both) for key, both in parts.items()}
+        encoded = {key: [encode_picture(each) for each in values[key]] for key in info.image_keys}
+        table = frame_table(self._schema, {**columns, **encoded})
+        pictures = {key: values[key] for key in info.video_keys}
+        row = {**row, **self._places(pictures), **_flat(stats)}
+        episode = _Episode(row, table, pictures, stats, task)
+        self._state = dataclasses.replace(state, pending=(*state.pending, episode))
 
-    def _indices(self, length: int, start: int, episode: int, task: str) -> dict[str, npt.NDArray[Any]]:
+    def _indices(self, length: int, task: str) -> dict[str, npt.NDArray[Any]]:
+        """The columns that every dataset has, of the next episode."""
         numbers = np.arange(length)
+        tasks = _tasks([*self._tasks(), task])
         return {
-            "timestamp": (numbers / self._info.fps).astype(np.float32),
+            "timestamp": (numbers / self.fps).astype(np.float32),
             "frame_index": numbers,
-            "episode_index": np.full(length, episode),
-            "index": start + numbers,
-            "task_index": np.full(length, self._tasks.index(task)),
+            "episode_index": np.full(length, self.episodes + self.pending),
+            "index": self.frames + numbers,
+            "task_index": np.full(length, tasks.index(task)),
         }
 
-    def _take_videos(self, values: Mapping[str, list[Any]]) -> dict[str, float]:
-        """Keeps the pictures for the next video files; where in them they will be."""
+    def _tasks(self) -> tuple[str, ...]:
+        """Of the episodes on disk and collected."""
+        return _tasks([*self._state.tasks, *(episode.task for episode in self._state.pending)])
+
+    def _places(self, pictures: Mapping[str, Sequence[Picture]]) -> dict[str, float]:
+        """Where in the next video files the pictures of the next episode will be."""
         places: dict[str, float] = {}
-        for key, pictures in self._videos.items():
-            first = len(pictures)
-            pictures.extend(values[key])
-            places[f"videos/{key}/from_timestamp"] = first / self._info.fps
-            places[f"videos/{key}/to_timestamp"] = len(pictures) / self._info.fps
+        for key, own in pictures.items():
+            first = sum(len(episode.pictures[key]) for episode in self._state.pending)
+            places[f"videos/{key}/from_timestamp"] = first / self.fps
+            places[f"videos/{key}/to_timestamp"] = (first + len(own)) / self.fps
         return places
 
     def flush(self) -> None:
         """Puts the collected episodes on disk; from then on readers of the dataset see them."""
-        if not self._rows:
+        state = self._state
+        if not state.pending:
             return
         self._write_frames()
         self._write_episodes()
-        write_tasks(self._folder / TASKS, self._tasks)
-        listed = {key: _listed(each) for key, each in self._stats.items()}
-        write_json(self._folder / STATS, listed)
-        self._info = dataclasses.replace(
-            self._info,
+        tasks, stats = self._tasks(), self._stats()
+        write_tasks(self._folder / TASKS, tasks)
+        write_json(self._folder / STATS, {key: _listed(each) for key, each in stats.items()})
+        info = dataclasses.replace(
+            state.info,
             total_episodes=self.episodes + self.pending,
             total_frames=self.frames,
-            total_tasks=len(self._tasks),
+            total_tasks=len(tasks),
         )
-        write_json(self._folder / INFO, self._info.as_json())
-        self._next_file = next_file(*self._next_file, self._info.chunks_size)
-        self._tables, self._rows = [], []
-        self._videos = {key: [] for key in self._videos}
+        write_json(self._folder / INFO, info.as_json())
+        self._state = _State(info, tasks, stats, next_file(*state.next_file, info.chunks_size))
+
+    def _stats(self) -> Mapping[str, Statistics]:
+        """Of the episodes on disk and collected."""
+        state = self._state
+        parts = [*([state.stats] if state.stats else []), *(episode.stats for episode in state.pending)]
+        return {key: statistics.merged([part[key] for part in parts]) for key in parts[0]}
 
     def _write_frames(self) -> None:
-        write_table(self._folder / numbered(self._info.data_path, self._next_file), self._tables)
-        for key, pictures in self._videos.items():
-            assert self._info.video_path is not None, "a dataset with videos says where they are"
-            path = numbered(self._info.video_path, self._next_file, video_key=key)
-            write_video(self._folder / path, pictures, self._info.fps)
+        state, info = self._state, self._state.info
+        tables = [episode.table for episode in state.pending]
+        write_table(self._folder / numbered(info.data_path, state.next_file), tables)
+        for key in info.video_keys:
+            assert info.video_path is not None, "a dataset with videos says where they are"
+            path = numbered(info.video_path, state.next_file, video_key=key)
+            pictures = [picture for episode in state.pending for picture in episode.pictures[key]]
+            write_video(self._folder / path, pictures, info.fps)
 
     def _write_episodes(self) -> None:
-        chunk, file = self._next_file
-        places = ["data", "meta/episodes", *(f"videos/{key}" for key in self._videos)]
+        state = self._state
+        chunk, file = state.next_file
+        places = ["data", "meta/episodes", *(f"videos/{key}" for key in state.info.video_keys)]
         numbers = {f"{place}/chunk_index": chunk for place in places}
         numbers.update({f"{place}/file_index": file for place in places})
-        table = load_package("pyarrow").Table.from_pylist([{**row, **numbers} for row in self._rows])
-        write_table(self._folder / numbered(EPISODES, self._next_file), [table])
+        rows = [{**episode.row, **numbers} for episode in state.pending]
+        table = load_package("pyarrow").Table.from_pylist(rows)
+        write_table(self._folder / numbered(EPISODES, state.next_file), [table])
+
+
+def _state_on_disk(folder: Path, info: Info) -> _State:
+    """Tasks, statistics of all episodes, and the number of the next file."""
+    rows = read_episodes(folder, info)
+    parts = [_statistics_of(row, info.features) for row in rows]
+    stats = {key: statistics.merged([part[key] for part in parts]) for key in parts[0]}
+    following = next_file(*max(_last_file(row) for row in rows), info.chunks_size)
+    return _State(info, tuple(read_tasks(folder / TASKS)), stats, following)
+
+
+def _tasks(texts: Sequence[str]) -> tuple[str, ...]:
+    """Each once, in the order of their first occurrence."""
+    return tuple(dict.fromkeys(texts))
 
 
 def _described(feature: Feature, fps: float) -> Feature:
