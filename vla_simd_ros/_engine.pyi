@@ -118,6 +118,9 @@ class Engine:
     @property
     def int8_tile(self) -> tuple[int, int]: ...
     @property
+    def int8_winograd(self) -> bool:
+        """Whether the INT8 kernels have Winograd's method."""
+    @property
     def affinity(self) -> list[int]: ...
     @property
     def branching(self) -> bool:
@@ -137,9 +140,9 @@ class Engine:
         strassen: bool = False,
         bf16_where_exact: bool = False,
     ) -> PackedWeights: ...
-    def pack_int8(self, weights: NDArray[Any], runs: int = 1) -> Int8Weights:
+    def pack_int8(self, weights: NDArray[Any], runs: int = 1, winograd: bool = False) -> Int8Weights:
         """Weights [n, k] of a linear layer, or of a convolution with a run per row of its filter (per place
-        where it is dilated)."""
+        where it is dilated); with ``winograd`` 3x3 filters for that method."""
 
     def key_values(self, rows: int, kv_heads: int, head: int) -> KeyValues:
         """A state of so many tokens, zero."""

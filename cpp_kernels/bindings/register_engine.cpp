@@ -63,7 +63,7 @@ std::shared_ptr<BlockWeights> pack_blocks(Engine& engine, const std::string& for
   throw std::invalid_argument("weights in blocks: unknown form '" + form + "', expected q8_0, q4_0 or q4_1");
 }
 
-std::shared_ptr<Int8Weights> pack_int8(Engine& engine, const FloatMatrix& weights, int64_t runs) {
+std::shared_ptr<Int8Weights> pack_int8(Engine& engine, const FloatMatrix& weights, int64_t runs, bool winograd) {
   if (weights.ndim() != 2 || runs < 1 || weights.shape(1) % runs != 0) {
     throw std::invalid_argument("INT8 weights: expected [n, k] with k a multiple of runs=" + std::to_string(runs));
   }
@@ -71,7 +71,7 @@ std::shared_ptr<Int8Weights> pack_int8(Engine& engine, const FloatMatrix& weight
   const int64_t n = weights.shape(0);
   const Int8Runs parts{runs, weights.shape(1) / runs};
   const py::gil_scoped_release release;
-  return std::const_pointer_cast<Int8Weights>(engine.pack_int8(data, n, parts));
+  return std::const_pointer_cast<Int8Weights>(engine.pack_int8(data, n, parts, winograd));
 }
 
 }  // namespace
@@ -138,12 +138,15 @@ void register_engine(py::module_& module) {
            "Packs weights [n, k] of float32; with a side of Winograd's tiles, filters of side `kernel` for that method; "
            "with `rows`, those of a linear layer to be read row by row, with `strassen` for Strassen's method. They can be "
            "kept in bf16, in half the memory, where all of them are such values, and then not for Strassen's method.")
+      .def_property_readonly("int8_winograd",
+                             [](const Engine& engine) { return engine.int8_kernels().winograd != nullptr; })
       .def_property_readonly("int8_tile", [](const Engine& engine) {
         return std::make_pair(engine.int8_kernels().tile_rows, engine.int8_kernels().tile_cols);
       })
       .def("pack_int8", &pack_int8, py::arg("weights"), py::arg("runs") = 1,
+           py::arg("winograd") = false,
            "Quantizes and packs weights [n, k] of float32 for INT8 kernels. A convolution has a run per row of its "
-           "filter, or per place where it is dilated.")
+           "filter, or per place where it is dilated; with `winograd` those of 3x3 are packed for that method.")
       .def("key_values", [](const Engine& engine, int64_t rows, int64_t kv_heads, int64_t head) {
              return engine.key_values({rows, kv_heads, head});
            }, py::arg("rows"), py::arg("kv_heads"), py::arg("head"), "Keys and values of so many tokens, zero.")

@@ -14,6 +14,8 @@ constexpr int64_t kInt8Limit = 127;
 // The longest sum of products that 32 bits hold whatever its terms.
 constexpr int64_t kInt8MaxDepth = INT32_MAX / (kInt8Limit * kInt8Limit);
 
+constexpr int64_t kInt8WinogradSide = 4;
+
 // The k weights of an output channel, as runs of adjacent input values: one run for a linear layer, one per row of
 // the filter for a convolution, or one per place of the filter where it is dilated.
 struct Int8Runs {
@@ -46,6 +48,14 @@ struct Int8Table {
   // Rows of the padded image; the scale is there already.
   void (*quantize_image)(const Conv2dArgs&, Range rows, Int8Input out);
   void (*conv2d)(const Conv2dArgs&, Int8Input in, Range rows, Range panels);
+
+  // The same sums for 3x3 filters [out_c][3][3][in_c] with stride 1 by Winograd's method on tiles of kInt8WinogradSide
+  // squared output pixels. Null where products are of bytes, which the transformed values do not fit. Scratch, in
+  // floats, is for one thread.
+  int64_t (*winograd_packed_bytes)(int64_t out_c, int64_t in_c);
+  void (*winograd_pack)(const float* w, int64_t out_c, int64_t in_c, std::byte* packed, Range panels);
+  int64_t (*winograd_scratch)(const Conv2dArgs&);
+  void (*winograd)(const Conv2dArgs&, Int8Input in, Range tiles, Range panels, float* scratch);
 };
 
 }  // namespace vla

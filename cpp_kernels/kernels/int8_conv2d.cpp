@@ -54,8 +54,9 @@ void panel_pixels(const Conv2dArgs& c, Int8Input in, Range pixels, int64_t panel
 }  // namespace
 
 int64_t int8_image_bytes(const Conv2dArgs& c) {
-  // The last group of the last patch may reach past the image.
-  return (c.padded_h() * padded_row(c) + kGroup) * static_cast<int64_t>(sizeof(Quantized));
+  // The last group of the last patch may reach past the image, or the last vector of the last pixel.
+  constexpr int64_t kBeyond = 64;
+  return c.padded_h() * padded_row(c) * static_cast<int64_t>(sizeof(Quantized)) + kBeyond;
 }
 
 void int8_quantize_image(const Conv2dArgs& c, Range rows, Int8Input out) {

@@ -126,12 +126,6 @@ VLA_INLINE void finish_column(const int32_t* sums, int64_t rows, const Int8TileA
   }
 }
 
-__attribute__((noinline)) void finish(const int32_t* sums, int64_t rows, const Int8TileArgs& t) {
-  with_activation(t.epilogue.activation, [&](auto activation) {
-    over_columns(t.cols, [&](int64_t c, auto part) { finish_column<activation.value>(sums, rows, t, c, part); });
-  });
-}
-
 // Rows of the output and of the residual may be far away when the sums are there.
 VLA_INLINE void fetch_rows(int64_t rows, const Int8TileArgs& t) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -146,7 +140,7 @@ template <int R>
 __attribute__((noinline)) void int8_tile(const Int8TileArgs& t) {
   SumRows<R> sums;
   sums.start(t.panel.starts);
-  fetch_rows(R, t);
+  if (t.sums == nullptr) fetch_rows(R, t);
   const PackedWeight* w = t.panel.weights;
   for (int64_t line = 0; line < t.lines; ++line) {
     for (int64_t run = 0; run < t.runs; ++run) {
@@ -171,9 +165,10 @@ __attribute__((noinline)) void int8_tile(const Int8TileArgs& t) {
       }
     }
   }
+  if (t.sums != nullptr) return sums.store(t.sums);
   int32_t memory[R * kInt8TileCols];
   sums.store(memory);
-  finish(memory, R, t);
+  finish_int8(memory, R, t);
 }
 
 template <int R>
@@ -185,6 +180,12 @@ VLA_INLINE void dispatch(int64_t rows, const Int8TileArgs& t) {
 }
 
 }  // namespace
+
+void finish_int8(const int32_t* sums, int64_t rows, const Int8TileArgs& t) {
+  with_activation(t.epilogue.activation, [&](auto activation) {
+    over_columns(t.cols, [&](int64_t c, auto part) { finish_column<activation.value>(sums, rows, t, c, part); });
+  });
+}
 
 void run_int8_tile(int64_t rows, const Int8TileArgs& args) { dispatch<kInt8TileRows>(rows, args); }
 

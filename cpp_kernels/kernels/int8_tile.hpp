@@ -48,10 +48,15 @@ struct Int8TileArgs {
   int64_t y_ld;
   int64_t cols;        // at most kInt8TileCols
   Epilogue epilogue;  // starts at the tile's first row and column
+  // Where the sums go, rows kInt8TileCols apart, in place of y: for those that something else follows first.
+  int32_t* sums = nullptr;
 };
 
 // rows is 1 .. kInt8TileRows.
 void run_int8_tile(int64_t rows, const Int8TileArgs& args);
+
+// What follows the sums [rows][kInt8TileCols] of any number of rows.
+void finish_int8(const int32_t* sums, int64_t rows, const Int8TileArgs& args);
 
 // The epilogue of a tile at `row` and `col` of the whole output.
 VLA_INLINE Epilogue epilogue_at(const Epilogue& e, int64_t row, int64_t col) {

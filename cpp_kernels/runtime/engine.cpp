@@ -120,10 +120,11 @@ std::shared_ptr<const BlockWeights> Engine::pack_blocks(BlockForm form, const st
   return std::make_shared<const BlockWeights>(kernels_, pool_, form, blocks, bytes, n, k);
 }
 
-std::shared_ptr<const Int8Weights> Engine::pack_int8(const float* weights, int64_t n, Int8Runs runs) {
+std::shared_ptr<const Int8Weights> Engine::pack_int8(const float* weights, int64_t n, Int8Runs runs,
+                                                     bool winograd) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const AffinityScope scope(affinity_);
-  return std::make_shared<const Int8Weights>(int8_, pool_, weights, n, runs);
+  return std::make_shared<const Int8Weights>(int8_, pool_, weights, n, runs, winograd);
 }
 
 double Engine::read_bandwidth(int64_t bytes, int repeats) {

@@ -71,7 +71,8 @@ class Engine {
   std::shared_ptr<const BlockWeights> pack_blocks(BlockForm form, const std::byte* blocks, int64_t bytes, int64_t n,
                                                   int64_t k);
   // The same for INT8 weights [n][runs][run]; see Int8Weights.
-  std::shared_ptr<const Int8Weights> pack_int8(const float* weights, int64_t n, Int8Runs runs);
+  std::shared_ptr<const Int8Weights> pack_int8(const float* weights, int64_t n, Int8Runs runs,
+                                               bool winograd = false);
 
   // A state in the layout of this engine's kernels; see KeyValues.
   std::shared_ptr<KeyValues> key_values(const KeyValueShape& shape) const {

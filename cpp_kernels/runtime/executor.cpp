@@ -83,8 +83,13 @@ void execute(const Int8Conv2dRecord& op, const Team& team) {
   find_int8_scale(op, team, input.scales);
   for_ranges(team, op.args.padded_h(), op.quantize_chunks,
              [&](Range rows) { team.int8.quantize_image(op.args, rows, input); });
-  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int) noexcept {
-    team.int8.conv2d(op.args, input, op.grid.row_range(chunk), op.grid.panel_range(chunk));
+  team.runner.run(op.grid.chunks(), [&](int64_t chunk, int thread) noexcept {
+    const Range rows = op.grid.row_range(chunk), panels = op.grid.panel_range(chunk);
+    if (op.winograd) {
+      team.int8.winograd(op.args, input, rows, panels, team.workspace.of(thread));
+    } else {
+      team.int8.conv2d(op.args, input, rows, panels);
+    }
   });
 }
 

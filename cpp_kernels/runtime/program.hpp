@@ -201,9 +201,10 @@ struct Int8LinearRecord {
   Grid grid;
 };
 
-// An INT8 convolution.
+// An INT8 convolution; by Winograd's method, rows of the grid are tiles.
 struct Int8Conv2dRecord {
   Conv2dArgs args;
+  bool winograd = false;
   int64_t quantize_chunks = 1;
   Grid grid;
 };

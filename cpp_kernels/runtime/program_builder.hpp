@@ -142,6 +142,9 @@ class ProgramBuilder {
   Conv2dArgs conv2d_args(const OperandCheck& check, const Operand& x, const ImageSize& in, const Window& window,
                          const Operand& y, const ImageSize& out, const EpilogueOperands& epilogue) const;
   void need_int8_input(int64_t scales, int64_t bytes);
+  // Chooses chunks and scratch memory for the kernel that the weights are packed for.
+  void cut(Int8Conv2dRecord& record, const Int8Weights& weights, const OperandCheck& check, const Window& window,
+           const Sharing& sharing);
   void add_conv2d(const std::string& label, const Conv2dArgs& args, const PackedWeights& weights);
   void check_weights(const OperandCheck& check, const std::shared_ptr<const PackedWeights>& weights, int64_t n,
                      int64_t k) const;

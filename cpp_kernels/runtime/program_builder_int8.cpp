@@ -47,6 +47,24 @@ void ProgramBuilder::linear(const std::string& label, const Operand& x, std::sha
   add(label, record);
 }
 
+void ProgramBuilder::cut(Int8Conv2dRecord& record, const Int8Weights& weights, const OperandCheck& check,
+                         const Window& window, const Sharing& sharing) {
+  const Conv2dArgs& args = record.args;
+  record.winograd = weights.winograd();
+  if (!record.winograd) {
+    record.grid = cut_conv2d(int8_, args.out_h * args.out_w, args.out_c, weights.k(), sharing);
+    return;
+  }
+  check.require(window.kernel.height == 3 && window.kernel.width == 3 && window.stride.down == 1 &&
+                    window.stride.right == 1 && window.dilation == 1,
+                "INT8 weights are packed for Winograd's method with 3x3 kernels, stride 1 and dilation 1");
+  const WinogradForm form{kInt8WinogradSide};
+  const int64_t tiles = ceil_div(args.out_h, form.side) * ceil_div(args.out_w, form.side);
+  record.grid = cut_winograd(int8_, tiles, args.out_c, args.in_c, form, sharing);
+  int64_t& scratch = program_.workspace.per_thread;
+  scratch = std::max(scratch, int8_.winograd_scratch(args));
+}
+
 void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSize in,
                             std::shared_ptr<const Int8Weights> weights, const Window& window, const Operand& y,
                             ImageSize out, const EpilogueOperands& epilogue) {
@@ -60,7 +78,7 @@ void ProgramBuilder::conv2d(const std::string& label, const Operand& x, ImageSiz
                                             : Int8Runs{kernel.height * kernel.width, x.cols});
   args.packed = reinterpret_cast<const float*>(weights->data());
   record.quantize_chunks = chunk_count(args.in_h, args.in_w * args.in_c * kQuantizeCost, sharing(y));
-  record.grid = cut_conv2d(int8_, args.out_h * args.out_w, args.out_c, weights->k(), sharing(y));
+  cut(record, *weights, check, window, sharing(y));
   need_int8_input(1 + record.quantize_chunks, int8_.image_bytes(args));
   keep(x);
   keep(epilogue);

@@ -64,6 +64,33 @@ VLA_INLINE void store_quantized(Quantized* to, Vec x) {
                    _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1)));
 }
 
+// Quantized values that may have all of their 16 bits: what a transform makes of them. All of it wraps around.
+struct Shorts {
+  __m256i v;
+  static constexpr int kWidth = 16;
+};
+VLA_INLINE Shorts load_shorts(const Quantized* p) { return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))}; }
+VLA_INLINE void store_shorts(Quantized* p, Shorts a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.v); }
+VLA_INLINE Shorts operator+(Shorts a, Shorts b) { return {_mm256_add_epi16(a.v, b.v)}; }
+VLA_INLINE Shorts operator-(Shorts a, Shorts b) { return {_mm256_sub_epi16(a.v, b.v)}; }
+template <int N>
+VLA_INLINE Shorts times_power(Shorts a) {
+  return {_mm256_slli_epi16(a.v, N)};
+}
+
+VLA_INLINE Sums operator+(Sums a, Sums b) { return {_mm256_add_epi32(a.v, b.v)}; }
+VLA_INLINE Sums operator-(Sums a, Sums b) { return {_mm256_sub_epi32(a.v, b.v)}; }
+VLA_INLINE Sums operator*(Sums a, int32_t b) { return {_mm256_mullo_epi32(a.v, _mm256_set1_epi32(b))}; }
+template <int N>
+VLA_INLINE Sums times_power(Sums a) {
+  return {_mm256_slli_epi32(a.v, N)};
+}
+// a / 2^N, rounded down.
+template <int N>
+VLA_INLINE Sums over_power(Sums a) {
+  return {_mm256_srai_epi32(a.v, N)};
+}
+
 #endif
 
 VLA_INLINE int64_t weight_place(int64_t lane, int64_t value) { return lane * kGroup + value; }

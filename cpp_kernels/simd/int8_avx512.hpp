@@ -55,6 +55,33 @@ VLA_INLINE void store_quantized(Quantized* to, Vec x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x.v)));
 }
 
+// Quantized values that may have all of their 16 bits: what a transform makes of them. All of it wraps around.
+struct Shorts {
+  __m512i v;
+  static constexpr int kWidth = 32;
+};
+VLA_INLINE Shorts load_shorts(const Quantized* p) { return {_mm512_loadu_si512(p)}; }
+VLA_INLINE void store_shorts(Quantized* p, Shorts a) { _mm512_storeu_si512(p, a.v); }
+VLA_INLINE Shorts operator+(Shorts a, Shorts b) { return {_mm512_add_epi16(a.v, b.v)}; }
+VLA_INLINE Shorts operator-(Shorts a, Shorts b) { return {_mm512_sub_epi16(a.v, b.v)}; }
+template <int N>
+VLA_INLINE Shorts times_power(Shorts a) {
+  return {_mm512_slli_epi16(a.v, N)};
+}
+
+VLA_INLINE Sums operator+(Sums a, Sums b) { return {_mm512_add_epi32(a.v, b.v)}; }
+VLA_INLINE Sums operator-(Sums a, Sums b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+VLA_INLINE Sums operator*(Sums a, int32_t b) { return {_mm512_mullo_epi32(a.v, _mm512_set1_epi32(b))}; }
+template <int N>
+VLA_INLINE Sums times_power(Sums a) {
+  return {_mm512_slli_epi32(a.v, N)};
+}
+// a / 2^N, rounded down.
+template <int N>
+VLA_INLINE Sums over_power(Sums a) {
+  return {_mm512_srai_epi32(a.v, N)};
+}
+
 #endif
 
 VLA_INLINE int64_t weight_place(int64_t lane, int64_t value) { return lane * kGroup + value; }

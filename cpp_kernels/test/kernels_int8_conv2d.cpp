@@ -1,147 +1,14 @@
-#include "int8_common.hpp"
+#include "int8_conv2d_common.hpp"
 
 using namespace vla;
 using namespace vla::test;
 
 namespace {
 
-struct Shape {
-  int64_t in_h, in_w, in_c, out_c;
-  int64_t kernel_h = 3, kernel_w = 3, stride = 1, padding = 1, dilation = 1;
-  // Where they differ from those above: the stride to the right, and what is added to the padding of these sides.
-  int64_t stride_w = stride;
-  int64_t more_bottom = 0, more_left = 0, more_right = 0;
-
-  int64_t left() const { return padding + more_left; }
-  int64_t padded_h() const { return in_h + 2 * padding + more_bottom; }
-  int64_t out_h() const { return (padded_h() - dilation * (kernel_h - 1) - 1) / stride + 1; }
-  int64_t out_w() const {
-    return (in_w + left() + padding + more_right - dilation * (kernel_w - 1) - 1) / stride_w + 1;
-  }
-  int64_t k() const { return kernel_h * kernel_w * in_c; }
-  Int8Runs runs() const {
-    return dilation == 1 ? Int8Runs{kernel_h, kernel_w * in_c} : Int8Runs{kernel_h * kernel_w, in_c};
-  }
-  std::string name() const {
-    return std::to_string(in_h) + "x" + std::to_string(in_w) + "x" + std::to_string(in_c) + " to " +
-           std::to_string(out_c) + ", kernel " + std::to_string(kernel_h) + "x" + std::to_string(kernel_w) +
-           " stride " + std::to_string(stride) + " padding " + std::to_string(padding) + " dilation " +
-           std::to_string(dilation);
-  }
-};
-
-struct Problem {
-  Shape s;
-  Floats x, w, bias;
-  int64_t block_rows = 0;
-
-  explicit Problem(const Shape& shape) : s(shape) {
-    Random random(11);
-    x = random.floats(s.in_h * s.in_w * s.in_c);
-    w = random.floats(s.out_c * s.k());
-    bias = random.floats(s.out_c);
-  }
-  // What must come out, with bias and relu; pixel by pixel.
-  Floats expected() const {
-    const Quantized image = quantized(x.data(), static_cast<int64_t>(x.size()));
-    Floats result(static_cast<size_t>(s.out_h() * s.out_w() * s.out_c));
-    for (int64_t c = 0; c < s.out_c; ++c) {
-      const Quantized filter = quantized(w.data() + c * s.k(), s.k());
-      for (int64_t i = 0; i < s.out_h() * s.out_w(); ++i) {
-        const auto sum = static_cast<float>(patch_sum(image, filter, i / s.out_w(), i % s.out_w()));
-        const volatile float product = sum * (image.scale * filter.scale);  // rounded, not fused with the addition
-        const float y = product + bias[static_cast<size_t>(c)];
-        result[static_cast<size_t>(i * s.out_c + c)] = std::max(y, 0.0f);
-      }
-    }
-    return result;
-  }
-
- private:
-  int64_t patch_sum(const Quantized& image, const Quantized& filter, int64_t out_y, int64_t out_x) const {
-    int64_t sum = 0;
-    size_t at = 0;
-    for (int64_t fy = 0; fy < s.kernel_h; ++fy) {
-      for (int64_t fx = 0; fx < s.kernel_w; ++fx) {
-        const int64_t y = out_y * s.stride - s.padding + fy * s.dilation;
-        const int64_t x_at = out_x * s.stride_w - s.left() + fx * s.dilation;
-        const bool inside = y >= 0 && y < s.in_h && x_at >= 0 && x_at < s.in_w;
-        for (int64_t c = 0; c < s.in_c; ++c, ++at) {
-          if (inside) sum += image.values[static_cast<size_t>((y * s.in_w + x_at) * s.in_c + c)] * filter.values[at];
-        }
-      }
-    }
-    return sum;
-  }
-};
-
-class Run {
- public:
-  Run(const Int8Table& table, const Problem& p)
-      : table_(table), packed_(int8_packed(table, p.w, p.s.out_c, p.s.runs())), args_(arguments(p)),
-        values_(table.image_bytes(args_)), y(p.s.out_h() * p.s.out_w(), p.s.out_c, p.s.out_c + 3) {
-    args_.packed = reinterpret_cast<const float*>(packed_.data());
-    args_.y = y.data();
-    args_.y_ld = y.ld();
-    const auto count = static_cast<int64_t>(p.x.size());
-    scale_ = std::max(table.largest(p.x.data(), {0, count / 3}), table.largest(p.x.data(), {count / 3, count})) / 127.0f;
-    const int64_t rows = p.s.padded_h();
-    for (int64_t row = 0; row < rows; row += 2) table.quantize_image(args_, {row, std::min(rows, row + 2)}, input());
-    CHECK(values_.intact());
-  }
-  void part(Range rows, Range panels) { table_.conv2d(args_, input(), rows, panels); }
-  Run& whole() {
-    part({0, args_.out_h * args_.out_w}, {0, int8_panels(table_, args_.out_c)});
-    CHECK(y.intact());
-    return *this;
-  }
-
- private:
-  static Conv2dArgs arguments(const Problem& p) {
-    Conv2dArgs a;
-    a.x = p.x.data();
-    a.in_h = p.s.in_h;
-    a.in_w = p.s.in_w;
-    a.in_c = p.s.in_c;
-    a.out_h = p.s.out_h();
-    a.out_w = p.s.out_w();
-    a.out_c = p.s.out_c;
-    a.kernel_h = p.s.kernel_h;
-    a.kernel_w = p.s.kernel_w;
-    a.stride_h = p.s.stride;
-    a.stride_w = p.s.stride_w;
-    a.pad_top = p.s.padding;
-    a.pad_bottom = p.s.padding + p.s.more_bottom;
-    a.pad_left = p.s.left();
-    a.pad_right = p.s.padding + p.s.more_right;
-    a.dilation = p.s.dilation;
-    a.block_rows = p.block_rows;
-    a.epilogue.bias = p.bias.data();
-    a.epilogue.activation = Activation::kRelu;
-    return a;
-  }
-  Int8Input input() { return {values_.data(), &scale_}; }
-  const Int8Table& table_;
-  Bytes packed_;
-  Conv2dArgs args_;
-  Bytes values_;
-  float scale_ = 0.0f;
-
- public:
-  Matrix y;
-};
-
 void check_exact(const Problem& p) {
   const check::Context context(p.s.name());
   const Floats expected = p.expected();
-  for_each_int8([&](const Int8Table& table) {
-    Run run(table, p);
-    run.whole();
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const auto channels = static_cast<size_t>(p.s.out_c);
-      CHECK_CLOSE(run.y.at(static_cast<int64_t>(i / channels), static_cast<int64_t>(i % channels)), expected[i], 0.0);
-    }
-  });
+  for_each_int8([&](const Int8Table& table) { check_results(p, expected, Run(table, p)); });
 }
 
 }  // namespace

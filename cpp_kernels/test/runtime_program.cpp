@@ -203,6 +203,41 @@ TEST(int8_weights_are_of_a_size_that_sums_can_take) {
   }
 }
 
+TEST(int8_filters_for_winograd_fit_only_their_convolutions_and_kernels) {
+  ThreadPool pool(PoolOptions{1, {}, 0});
+  const std::vector<float> values(16 * 27, 0.5f);
+  const auto pack = [&](const Int8Table& kernels, Int8Runs runs) {
+    return std::make_shared<const Int8Weights>(kernels, pool, values.data(), 16, runs, true);
+  };
+  const auto refused = [&](const Int8Table& kernels, Int8Runs runs) -> std::string {
+    try {
+      pack(kernels, runs);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const char* expected = "Winograd's method takes 3x3 filters on kernels with products of 16 bits";
+  CHECK(refused(select_int8("portable", "portable"), {3, 9}).find(expected) != std::string::npos);
+  const std::vector<std::string> names = available_int8();
+  if (std::find(names.begin(), names.end(), "avx2") == names.end()) return;
+  const Int8Table& avx2 = select_int8("avx2", "avx2");
+  CHECK(refused(avx2, {9, 3}).find(expected) != std::string::npos);
+  CHECK(refused(avx2, {3, 8}).find(expected) != std::string::npos);
+  const KernelTable& kernels = select_kernels("avx2");
+  const auto convolve = [&](const Window& window, ImageSize out) -> std::string {
+    ProgramBuilder builder(kernels, avx2, Sharing{}, std::make_shared<Arena>(int64_t{1} << 20));
+    try {
+      builder.conv2d("probe", at(kX, 36, 3), {6, 6}, pack(avx2, {3, 9}), window, at(kY, out.height * out.width, 16), out, {});
+    } catch (const ProgramError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(convolve({{3, 3}, 1, 1, 1}, {6, 6}).empty());
+  CHECK(convolve({{3, 3}, 2, 1, 1}, {3, 3}).find("with 3x3 kernels, stride 1 and dilation 1") != std::string::npos);
+}
+
 TEST(filters_for_winograd_fit_only_their_convolutions) {
   const auto convolve = [](Window window, ImageSize out, WinogradForm form) {
     return [=](ProgramBuilder& builder) {

@@ -63,6 +63,7 @@ def test_shape_and_work(compiled: CompiledPolicy, kind: str, shape: str, flops: 
         ("layer_norm_avx2", "layer_norm"),
         ("copy", "copy"),
         ("conv2d_int8_avxvnni_6x16", "direct"),
+        ("winograd4_int8_avx2_6x16", "winograd4"),
         ("linear_int8_avx2_6x16", "linear"),
     ],
 )

@@ -59,6 +59,14 @@ def test_winograd_multiplies_less_and_has_larger_filters(algorithm: str, tiles: 
     assert work.nbytes - work.weight_bytes == 4 * (5 * 8 * 3 + 5 * 8 * 7)
 
 
+def test_winograd_in_int8_has_filters_of_16_bits() -> None:
+    y = conv(t(5, 8, 3), w(7, 3, 3, 3))
+    int8 = Op(y.kind, y.inputs, y.output, {**y.attrs, "precision": "int8"})
+    work = op_work(int8, "winograd4")
+    assert work.executed == op_work(y, "winograd4").executed
+    assert work.weight_bytes == 2 * 7 * 3 * 36
+
+
 def test_strassen_multiplies_an_eighth_less_and_has_larger_weights() -> None:
     y = linear(t(4, 8), w(16, 8), None, None, None, None)
     plain, work = op_work(y), op_work(y, "strassen")

@@ -134,6 +134,38 @@ def test_kernels_are_named_after_the_variant(executor: SimdExecutor) -> None:
         assert executor.kernel_name(op).startswith(f"{op.kind}_int8_{executor.int8_isa}_")
 
 
+@pytest.mark.parametrize(
+    ("channels", "kernel", "stride", "dilation", "fits"),
+    [
+        (16, 3, 1, 1, True),
+        (250, 3, 1, 1, True),
+        (15, 3, 1, 1, False),
+        (16, 3, 2, 1, False),
+        (16, 3, 1, 2, False),
+        (16, 1, 1, 1, False),
+    ],
+)
+def test_winograd_gives_the_bits_of_the_direct_method(
+    executor: SimdExecutor, channels: int, kernel: int, stride: int, dilation: int, fits: bool
+) -> None:
+    """Of extremes: every value has the largest magnitude."""
+    x, builder = np.sign(normal(10, 13, channels)), Builder()
+    source = builder.input("x", x.shape, DType.F32, Lifetime.QUERY)
+    weight = builder.constant("w", np.sign(normal(21, kernel, kernel, channels)))
+    window = {"stride": stride, "padding": 1, "dilation": dilation}
+    policy = in_int8(builder, builder.conv2d(source, weight, name="conv", **window))
+    (op,) = (op for op in policy.programs[Lifetime.QUERY].ops if op.kind == "conv2d")
+    direct = SimdExecutor(threads=2, convolution="direct")
+    assert direct.kernel_name(op).startswith("conv2d_int8_")
+    wide = executor.int8_isa in ("avx2", "avx512")
+    name = "winograd4" if fits and wide else "conv2d"
+    assert executor.kernel_name(op).startswith(f"{name}_int8_{executor.int8_isa}_")
+    assert results(executor, policy, x).tobytes() == results(direct, policy, x).tobytes()
+    np.testing.assert_array_equal(
+        results(executor, policy, x), results(ReferenceExecutor(np.float32), policy, x)
+    )
+
+
 def test_sums_that_32_bits_may_not_hold_are_refused() -> None:
     x = np.zeros((1, 133145), np.float32)
     with pytest.raises(GraphError, match=r"'layer'.*1x133145 weights per channel, expected at most 133144"):

@@ -13,6 +13,7 @@ from vla_simd_ros.graph.window import Window
 
 _WINOGRAD = "winograd"
 STRASSEN = "strassen"
+_INT8_WINOGRAD_BYTES = 2  # of a transformed weight
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,11 @@ def _bytes(op: Op, tensor: Tensor, form: Form) -> int:
         return _pixels_read(op) * tensor.shape[-1] * tensor.dtype.itemsize
     if tensor is not op.inputs[min(1, len(op.inputs) - 1)] or op.kind not in ("linear", "conv2d"):
         return tensor.nbytes
-    if precision_of(op.attrs) == INT8:
-        return tensor.size
-    return tensor.nbytes * form.products // form.kernel**2 if form.side else tensor.nbytes
+    int8 = precision_of(op.attrs) == INT8
+    if not form.side:
+        return tensor.size if int8 else tensor.nbytes
+    item = _INT8_WINOGRAD_BYTES if int8 else tensor.dtype.itemsize
+    return item * tensor.size * form.products // form.kernel**2
 
 
 def _pixels_read(op: Op) -> int:

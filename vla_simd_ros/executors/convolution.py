@@ -105,6 +105,9 @@ _SIDES = {
 _FREE = ("auto", "exact", "measured")
 _FEW_PIXELS = 64
 
+# With fewer channels transforms take longer than the products that they save.
+_LEAST_INT8_CHANNELS = 16
+
 # The rule's idea of a machine: floating-point operations of products in the time that a byte of filters takes
 # to come from memory, and that transforming a value of one channel takes.
 _PER_BYTE, _PER_VALUE = 13, 20
@@ -245,6 +248,17 @@ def convolution_shape(op: Op) -> ConvolutionShape | None:
     return ConvolutionShape(x.shape[0], x.shape[1], channels, filters, height, stride, padding)
 
 
+def int8_by_winograd(op: Op, setting: str, available: bool) -> bool:
+    """Whether the INT8 convolution ``op`` is computed by Winograd's method on tiles of 4x4, which rounds
+    nothing there, so that it is only a matter of time; ``available`` tells whether the kernels have it."""
+    if op.kind != "conv2d" or not available or setting in ("direct", "flat"):
+        return False
+    _, height, width, channels = list(op.operands())[1].shape
+    walk = Window.of(op.attrs).square
+    unit = walk is not None and walk[0] == 1 and op.attrs["dilation"] == 1
+    return (height, width) == (3, 3) and unit and channels >= _LEAST_INT8_CHANNELS
+
+
 def has_patches(op: Op) -> bool:
     """Whether the patches of a convolution are anything else than its image as it is."""
     if op.kind != "conv2d" or op.attrs.get("precision") == "int8":
@@ -263,9 +277,10 @@ def _is_thin(op: Op) -> bool:
 
 def winograd_form(op: Op, side: int) -> Form:
     """The form of Winograd's method with tiles of this side that computes ``op``."""
-    shape = convolution_shape(op)
-    assert shape is not None
-    return next(form for form in _FORMS[shape.kernel, shape.stride] if form.side == side)
+    walk = Window.of(op.attrs).square
+    assert walk is not None
+    kernel = list(op.operands())[1].shape[1]
+    return next(form for form in _FORMS[kernel, walk[0]] if form.side == side)
 
 
 def _allowed(shape: ConvolutionShape, setting: str) -> tuple[Form, ...]:

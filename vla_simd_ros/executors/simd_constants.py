@@ -30,7 +30,7 @@ class EngineConstants:
         self._as_stored = as_stored
         self._packed: dict[tuple[Form, bool, bool], IdentityCache[_engine.PackedWeights]] = {}
         self._blocks: IdentityCache[_engine.BlockWeights] = IdentityCache()
-        self._int8: dict[int, IdentityCache[_engine.Int8Weights]] = {}
+        self._int8: dict[tuple[int, bool], IdentityCache[_engine.Int8Weights]] = {}
         self._plain: IdentityCache[_engine.Constant] = IdentityCache()
         self._tables: IdentityCache[_engine.Constant] = IdentityCache()
         self._states: WeakKeyDictionary[KeyValueState, _engine.KeyValues] = WeakKeyDictionary()
@@ -74,14 +74,15 @@ class EngineConstants:
             kept[blocks.form] = kept.get(blocks.form, 0) + blocks.bytes
         return kept
 
-    def int8(self, weight: LazyArray, runs: int) -> _engine.Int8Weights:
+    def int8(self, weight: LazyArray, runs: int, winograd: bool = False) -> _engine.Int8Weights:
         """A weight quantized for the engine's INT8 kernels; each output channel has ``runs`` runs of weights
-        for adjacent input values. Raises ValueError for more weights than the sums of products can take."""
+        for adjacent input values, and 3x3 filters can be packed for Winograd's method. Raises ValueError for
+        more weights than the sums of products can take."""
 
         def make() -> _engine.Int8Weights:
-            return self._engine.pack_int8(weight.array().reshape(weight.shape[0], -1), runs)
+            return self._engine.pack_int8(weight.array().reshape(weight.shape[0], -1), runs, winograd)
 
-        return self._int8.setdefault(runs, IdentityCache()).get((weight,), make)
+        return self._int8.setdefault((runs, winograd), IdentityCache()).get((weight,), make)
 
     def plain(self, value: LazyArray) -> tuple[_engine.Constant, int]:
         """The array as it is, at an offset in bytes from the beginning of a constant."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import vla_simd_ros._engine as _engine
-from vla_simd_ros.executors.convolution import ConvolutionChoice, has_patches
+from vla_simd_ros.executors.convolution import ConvolutionChoice, has_patches, int8_by_winograd
 from vla_simd_ros.executors.linear import by_strassen
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.executors.simd_constants import EngineConstants
@@ -46,7 +46,8 @@ def kernel_name(
         return "view"
     if precision_of(op.attrs) == INT8:
         rows, cols = engine.int8_tile
-        return f"{op.kind}_int8_{engine.int8_isa}_{rows}x{cols}"
+        by_winograd = int8_by_winograd(op, settings.convolution, engine.int8_winograd)
+        return f"{'winograd4' if by_winograd else op.kind}_int8_{engine.int8_isa}_{rows}x{cols}"
     kernel = convolutions.form(op).name if op.kind == "conv2d" else op.kind
     if op.kind == "attention" and settings.attention == "materialized":
         return f"attention_materialized_{engine.isa}"
@@ -175,7 +176,8 @@ class Lowering:
             return self._constants.blocks(weight)
         if precision_of(op.attrs) == INT8:
             try:
-                return self._constants.int8(weight, _int8_runs(op))
+                winograd = int8_by_winograd(op, self.settings.convolution, self._engine.int8_winograd)
+                return self._constants.int8(weight, _int8_runs(op), winograd)
             except ValueError as error:
                 raise GraphError(f"{op.kind} '{op.output.name}': {error}") from None
         if op.kind == "linear":
