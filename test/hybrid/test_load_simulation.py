@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ FRAMES = 2000
 NOISE = tuple(np.random.default_rng(5).normal(1.0, 0.02, 512))
 ZONE = ControllerSettings(first=9, last=33)
 START = 17
+BEST = 16  # without any load
 
 
 def orion() -> StageCosts:
@@ -44,7 +47,31 @@ def wandering(rng: np.random.Generator) -> Loads:
     return 0.35 + 0.35 * np.sin(steps * 3.0)
 
 
-TRACES = (waves, phases, wandering)
+def bursts(rng: np.random.Generator) -> Loads:
+    """Other work for 8 frames of 60, on either side."""
+    at = np.arange(FRAMES)[:, None] + rng.integers(0, 60, 2)
+    return np.where(at % 60 < 8, rng.uniform(0.4, 0.7, 2), 0.0)
+
+
+def coming_and_going(rng: np.random.Generator) -> Loads:
+    """Work that begins and ends at random, 15 frames of it at a time and 30 between them in the mean."""
+    columns = []
+    for _ in range(2):
+        lengths = rng.geometric(np.tile([1 / 30, 1 / 15], FRAMES // 20))
+        columns.append(np.repeat(np.tile([0.0, rng.uniform(0.3, 0.6)], FRAMES // 20), lengths)[:FRAMES])
+    return np.stack(columns, axis=1)
+
+
+def correlated(rng: np.random.Generator) -> Loads:
+    """Noise that is alike for 30 frames."""
+    keeps = np.exp(-1 / 30)
+    loads = np.zeros((FRAMES, 2))
+    for before, now in pairwise(loads):
+        now[:] = keeps * before + np.sqrt(1 - keeps**2) * rng.normal(size=2)
+    return np.clip(0.3 + 0.2 * loads, 0.0, 0.8)
+
+
+TRACES = (waves, phases, wandering, bursts, coming_and_going, correlated)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -55,6 +82,37 @@ def test_close_to_who_knows_the_trace_and_better_than_every_fixed_cut(trace: obj
     assert found.controlled_s <= 1.05 * found.oracle_s
     assert found.controlled_s < min(found.fixed_s.values())
     assert found.moves > 0
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("trace", TRACES)
+def test_as_good_as_every_fixed_cut_where_one_side_is_loaded(trace: object, side: int) -> None:
+    assert callable(trace)
+    loads = trace(np.random.default_rng(7))
+    loads[:, 1 - side] = 0.0
+    found = simulate_load(orion(), ZONE, START, loads, NOISE)
+    assert found.controlled_s <= 1.05 * found.oracle_s
+    assert found.controlled_s <= 1.005 * min(found.fixed_s.values())
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+def test_loads_that_nobody_can_follow_leave_the_best_cut(delay: int) -> None:
+    """Another load in every frame: the cut that is best on the whole is the best there is."""
+    loads = np.random.default_rng(4).uniform(0.0, 0.6, (FRAMES, 2))
+    found = simulate_load(orion(), ZONE, START, loads, NOISE, delay)
+    assert found.controlled_s <= 1.01 * min(found.fixed_s.values())
+
+
+def test_a_cut_that_is_chosen_earlier_lags_more() -> None:
+    loads = phases(np.random.default_rng(3))
+    means = [simulate_load(orion(), ZONE, START, loads, NOISE, delay).controlled_s for delay in (0, 1, 3)]
+    assert means == sorted(means)
+    assert means[-1] > 1.01 * means[0]
+
+
+def test_a_delay_that_cannot_be_is_refused() -> None:
+    with pytest.raises(CostError, match="the delay is -1 frames"):
+        simulate_load(orion(), ZONE, START, np.zeros((3, 2)), delay=-1)
 
 
 def test_a_budget_that_shrinks_to_a_tenth_is_followed() -> None:
@@ -89,10 +147,10 @@ def test_noise_alone_does_not_make_it_wander() -> None:
 def test_it_moves_when_a_side_is_loaded_and_comes_back() -> None:
     loads = np.zeros((300, 2))
     loads[100:200, 1] = 0.6
-    found = simulate_load(orion(), ZONE, START, loads, NOISE)
-    assert found.cuts[99] == START
-    assert found.cuts[199] > START
-    assert abs(found.cuts[-1] - START) <= 1
+    found = simulate_load(orion(), ZONE, BEST, loads, NOISE)
+    assert found.cuts[99] == BEST
+    assert found.cuts[199] > BEST
+    assert abs(found.cuts[-1] - BEST) <= 1
     assert (np.flatnonzero(np.diff(found.cuts))[0] - 100) <= 5
 
 

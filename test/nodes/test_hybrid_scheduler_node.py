@@ -354,7 +354,7 @@ def test_too_many_failures_lead_to_the_whole_policy_on_one_executor(vehicle: Cal
 
 
 def test_the_cut_moves_away_from_a_slow_side(vehicle: Callable[..., Vehicle]) -> None:
-    robot = vehicle(cut=2, zone_first=2, zone_last=4, cut_margin=0.0, cut_patience=1, cut_rest=0)
+    robot = vehicle(cut=2, zone_first=2, zone_last=4, cut_margin=0.0)
     robot.start()
 
     def dawdle(executor: Double) -> None:

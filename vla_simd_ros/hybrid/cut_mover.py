@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from vla_simd_ros.hybrid.cut_controller import CutController, FrameState
-from vla_simd_ros.hybrid.frame_pipeline import Drop, FrameResult, PipelineCounts
+from vla_simd_ros.hybrid.frame_pipeline import Drop, FrameResult, FrameTimes, PipelineCounts
 from vla_simd_ros.hybrid.hybrid_policy import Answer
 from vla_simd_ros.hybrid.machine_state import Loads
 
@@ -81,7 +81,13 @@ class CutMover:
             math.nan if self.loads.gpu is None else self.loads.gpu,
             math.nan if self.loads.cpu is None else self.loads.cpu,
             backlog,
+            self._delay(result.times),
         )
         blocks = self._controller.observe(state)
         if blocks != self.blocks:
             self.blocks, self.moves = blocks, self.moves + 1
+
+    def _delay(self, times: FrameTimes) -> int:
+        """Results that came after the frame had begun, without its own."""
+        assert times.prefix_began is not None
+        return sum(end > times.prefix_began for end in self._ends) - 1

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.hybrid.cut_controller import ControllerSettings, CutController, FrameState
-from vla_simd_ros.hybrid.split_search import Resources, Split, predict
+from vla_simd_ros.hybrid.split_search import predict
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts
 
 Loads = npt.NDArray[np.float64]
@@ -32,10 +32,16 @@ class SimulatedLoad:
 
 
 def simulate_load(
-    costs: StageCosts, settings: ControllerSettings, blocks: int, loads: Loads, noise: Sequence[float] = ()
+    costs: StageCosts,
+    settings: ControllerSettings,
+    blocks: int,
+    loads: Loads,
+    noise: Sequence[float] = (),
+    delay: int = 0,
 ) -> SimulatedLoad:
     """Run the controller over ``loads`` [frames, 2]: the share of either side's time that others take while
-    that frame is computed, 0 to less than 1. Stage times vary by the factors ``noise``, used in turn.
+    that frame is computed, 0 to less than 1. Stage times vary by the factors ``noise``, used in turn. The cut
+    of a frame is chosen when all but ``delay`` of those before it are known.
 
     Raises CostError for loads that cannot be.
     """
@@ -43,25 +49,36 @@ def simulate_load(
         raise CostError(f"the loads are {list(loads.shape)}, expected [frames, 2]")
     if not ((loads >= 0.0) & (loads < 1.0)).all():
         raise CostError("a load is not within 0 to less than 1")
+    if delay < 0:
+        raise CostError(f"the delay is {delay} frames, expected 0 or more")
     cuts = range(settings.first, settings.last + 1)
-    intervals = np.array([[_split(costs, k, load).interval_s for k in cuts] for load in loads])
-    controller = CutController(costs, settings, blocks)
+    prefix_s, suffix_s, transfer_s = _stages(costs, cuts, loads)
     factors = np.resize(np.asarray(noise or (1.0,), np.float64), (len(loads), 2))
-    chosen = []
-    for load, factor in zip(loads, factors, strict=True):
-        chosen.append(controller.blocks)
-        split = _split(costs, controller.blocks, load)
-        controller.observe(
-            FrameState(controller.blocks, split.prefix_s * factor[0], split.suffix_s * factor[1], *load)
+    controller = CutController(costs, settings, blocks)
+    chosen = [controller.blocks] * (1 + delay)
+    for frame, factor in enumerate(factors):
+        at = chosen[frame] - settings.first
+        measured = prefix_s[frame, at] * factor[0], suffix_s[frame, at] * factor[1]
+        state = FrameState(
+            chosen[frame], *measured, loads[frame, 0], loads[frame, 1], delay=min(frame, delay)
         )
-    at = np.array(chosen) - settings.first
+        chosen.append(controller.observe(state))
+    cuts_taken = np.array(chosen[: len(loads)])
+    intervals = np.maximum(prefix_s, transfer_s + suffix_s)
     return SimulatedLoad(
-        controlled_s=float(intervals[np.arange(len(loads)), at].mean()),
+        controlled_s=float(intervals[np.arange(len(loads)), cuts_taken - settings.first].mean()),
         fixed_s=dict(zip(cuts, map(float, intervals.mean(axis=0)), strict=True)),
         oracle_s=float(intervals.min(axis=1).mean()),
-        cuts=np.array(chosen),
+        cuts=cuts_taken,
     )
 
 
-def _split(costs: StageCosts, blocks: int, load: Loads) -> Split:
-    return predict(costs, blocks, Resources(prefix_load=float(load[0]), suffix_load=float(load[1])))
+def _stages(costs: StageCosts, cuts: range, loads: Loads) -> tuple[Loads, Loads, Loads]:
+    """Seconds of prefix and suffix [frames, cuts], and of the transfer [cuts]."""
+    plain = [predict(costs, blocks) for blocks in cuts]
+    left = 1.0 - loads
+    prefix_s, suffix_s = (
+        np.array([getattr(split, f"{side}_s") for split in plain]) / left[:, [column]]
+        for column, side in enumerate(("prefix", "suffix"))
+    )
+    return prefix_s, suffix_s, np.array([split.transfer_s for split in plain])

@@ -24,6 +24,7 @@ from vla_simd_ros.nodes.policy_settings import (
 )
 
 _MOST_BLOCKS = 10_000
+_MOST_FRAMES = 1_000_000
 _MIB, _MOST_MIB = 1 << 20, 1 << 30
 _ENGINE = tuple(name for name in ENGINE_PARAMETERS if name != "threads")
 
@@ -101,19 +102,17 @@ PARAMETERS = [
     Param("suffix_memory", 0, "The same of the suffix.", minimum=0, maximum=_MOST_MIB),
     Param(
         "cut_margin",
-        0.04,
-        "Share of the interval that a move of the cut must be predicted to save.",
+        0.02,
+        "Share of the interval that a move of the cut must be predicted to save where it follows the load.",
         minimum=0.0,
         maximum=0.99,
     ),
-    Param("cut_patience", 2, "Frames in a row that must agree before the cut moves.", minimum=1),
-    Param("cut_rest", 3, "Frames after a move in which the cut stays.", minimum=0),
     Param(
-        "cut_smoothing",
-        0.5,
-        "Weight of the newest frame in the estimate of how much slower either side is now.",
-        positive=True,
-        maximum=1.0,
+        "cut_memory",
+        500,
+        "Frames over which is added up what following the load saves, and which cut is best on the whole.",
+        minimum=1,
+        maximum=_MOST_FRAMES,
     ),
     Param(
         "stall_timeout",
@@ -190,7 +189,7 @@ def hybrid_settings(values: Mapping[str, Any]) -> HybridSettings:
         pause_s=values["restart_pause"],
         forgiven=values["restart_forgiven"],
     )
-    names = ("margin", "patience", "rest", "smoothing")
+    names = ("margin", "memory")
     return HybridSettings(options, restarts, {name: values[f"cut_{name}"] for name in names})
 
 
