@@ -50,6 +50,26 @@ def test_int8_layers_agree_with_the_reference(torch: Any) -> None:
         assert 1e-4 < np.abs(value - exact[name]).max() < 0.3 * np.abs(exact[name]).max()
 
 
+def test_int8_weights_are_quantized_once_and_shared(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vla_simd_ros.executors import torch_executor
+    from vla_simd_ros.executors.torch_int8 import int8_weight
+
+    quantized = []
+
+    def count(weight: Any, dtype: Any) -> Any:
+        quantized.append(tuple(weight.shape))
+        return int8_weight(weight, dtype)
+
+    monkeypatch.setattr(torch_executor, "int8_weight", count)
+    executor, policy = torch_executor.TorchExecutor(), int8_policy()
+    first, second = executor.load(policy), executor.load(policy)
+    once = list(quantized)
+    assert once
+    for executable in (first, second, first):
+        outputs(executable)
+    assert quantized == once
+
+
 def test_a_module_takes_inputs_then_cached_tensors(torch: Any) -> None:
     from vla_simd_ros.executors.torch_executor import ProgramModule, TorchExecutor
 

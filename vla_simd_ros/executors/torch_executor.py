@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from vla_simd_ros.executors.base import Cancelled, Executable, InputError, Late, check_inputs, check_order
 from vla_simd_ros.executors.identity_cache import IdentityCache
 from vla_simd_ros.executors.torch_device import CPU, Delivery, Device, Work, make_device
+from vla_simd_ros.executors.torch_int8 import Int8Weight, int8_conv2d, int8_linear, int8_weight
 from vla_simd_ros.graph.images import RESAMPLE_BITS
-from vla_simd_ros.graph.int8 import INT8, LARGEST, precision_of
+from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import Array, DType, KeyValueState, LazyArray, Lifetime, Op, Tensor
 from vla_simd_ros.graph.programs import CompiledPolicy, Program
 from vla_simd_ros.graph.shapes import is_vector
@@ -27,8 +28,6 @@ from vla_simd_ros.graph.window import Window
 
 _IMAGE_RANK = 3
 _DTYPES = {DType.U8: torch.uint8, DType.I32: torch.int32}
-
-PlaceConstant = Callable[[Tensor, LazyArray, bool], torch.Tensor]
 
 States = WeakKeyDictionary[KeyValueState, torch.Tensor]
 """The rows of every state, shared by all that an executor loaded."""
@@ -91,12 +90,24 @@ class _Constants:
         self._placed: dict[bool, IdentityCache[torch.Tensor]] = {
             filters: IdentityCache() for filters in (False, True)
         }
+        self._weights: dict[bool, IdentityCache[Int8Weight]] = {
+            filters: IdentityCache() for filters in (False, True)
+        }
 
     def place(self, tensor: Tensor, value: LazyArray, filters: bool) -> torch.Tensor:
         """The constant as a module keeps it; ``filters`` of a convolution are rearranged."""
         return self._placed[filters].get(
             (value,), lambda: self._device.place(_constant(tensor, value.array(), filters, self._dtype))
         )
+
+    def place_int8(self, tensor: Tensor, value: LazyArray, filters: bool) -> Int8Weight:
+        """The integers of a weight of int8 products, and their scales."""
+
+        def make() -> Int8Weight:
+            weight = int8_weight(_constant(tensor, value.array(), filters, torch.float32), self._dtype)
+            return Int8Weight(self._device.place(weight.integers), self._device.place(weight.scale))
+
+        return self._weights[filters].get((value,), make)
 
 
 class TorchExecutable:
@@ -118,7 +129,7 @@ class TorchExecutable:
         self._device = device
         self._floating = torch.empty(0, dtype=dtype).numpy().dtype
         self._modules = {
-            lifetime: ProgramModule(program, compiled.constants, _results(program), dtype, constants.place)
+            lifetime: ProgramModule(program, compiled.constants, _results(program), dtype, constants)
             for lifetime, program in compiled.programs.items()
         }
         kept = [t for p in compiled.programs.values() for t in (*p.inputs.values(), *p.provides)]
@@ -239,8 +250,8 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """Computes ``results``, tensors of a program, and gives a tuple of them, in ``dtype``.
 
     Its arguments are the runtime inputs in the order of ``program.inputs``, then ``program.uses``, then the
-    states as ``program.states`` begin; arguments and results are in the graph's layout. ``place`` gives a
-    constant as the module keeps it; without it each module has its own.
+    states as ``program.states`` begin; arguments and results are in the graph's layout. ``shared`` has the
+    constants; without it each module has its own.
     """
 
     def __init__(
@@ -249,7 +260,7 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         constants: Mapping[Tensor, LazyArray],
         results: Sequence[Tensor],
         dtype: torch.dtype = torch.float32,
-        place: PlaceConstant | None = None,
+        shared: _Constants | None = None,
     ) -> None:
         super().__init__()
         self._dtype = dtype
@@ -258,23 +269,43 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self._ops = program.ops
         self._results = tuple(results)
         self._names: dict[Tensor, str] = {}
+        self._int8_names: dict[Tensor, tuple[str, str]] = {}
         filters = {op.inputs[1] for op in program.ops if op.kind == "conv2d"}
-        given = (t for t in results if t in constants)
-        make = place or (lambda t, value, convolved: _constant(t, value.array(), convolved, dtype))
+        given = [t for t in results if t in constants]
+        int8 = _int8_weights(program.ops) - set(given)
+        own = shared or _Constants(make_device(CPU), dtype)
         for index, tensor in enumerate(dict.fromkeys((*program.constants, *given))):
-            name = f"constant_{index}"
-            self._names[tensor] = name
-            self.register_buffer(name, make(tensor, constants[tensor], tensor in filters))
+            name, value, convolved = f"constant_{index}", constants[tensor], tensor in filters
+            if tensor in int8:
+                weight = own.place_int8(tensor, value, convolved)
+                self._int8_names[tensor] = name, f"{name}_scale"
+                self.register_buffer(name, weight.integers)
+                self.register_buffer(f"{name}_scale", weight.scale)
+            else:
+                self._names[tensor] = name
+                self.register_buffer(name, own.place(tensor, value, convolved))
 
     def forward(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The program's results for the arguments."""
-        values: dict[Tensor, torch.Tensor] = {t: getattr(self, name) for t, name in self._names.items()}
+        values: dict[Tensor, Any] = {t: getattr(self, name) for t, name in self._names.items()}
+        for tensor, names in self._int8_names.items():
+            values[tensor] = Int8Weight(*(getattr(self, name) for name in names))
         for tensor, value in zip(self._arguments, arguments, strict=True):
             values[tensor] = _argument(tensor, value, self._dtype)
         for op in self._ops:
             operands = [None if t is None else values[t] for t in op.inputs]
             values[op.output] = _OPERATIONS[op.kind](op, operands, self._dtype)
         return tuple(_from_image(t, values[t]) for t in self._results)
+
+
+def _int8_weights(ops: Sequence[Op]) -> set[Tensor | None]:
+    """The weights that int8 products alone read."""
+    read_so, otherwise = set(), set()
+    for op in ops:
+        for place, tensor in enumerate(op.inputs):
+            int8 = place == 1 and op.kind in ("linear", "conv2d") and precision_of(op.attrs) == INT8
+            (read_so if int8 else otherwise).add(tensor)
+    return read_so - otherwise
 
 
 def _results(program: Program) -> tuple[Tensor, ...]:
@@ -353,8 +384,7 @@ def _embedding(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tenso
 def _linear(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     x, weight, bias, *rest = inputs
     if precision_of(op.attrs) == INT8:
-        (x_q, x_scale), (w_q, w_scale) = _quantize(x, (1,)), _quantize(weight.float(), (1,))
-        y = F.linear(x_q, w_q).to(dtype) * (x_scale * w_scale.reshape(-1).to(dtype))
+        y = int8_linear(x, _int8(weight, dtype))
         y = y if bias is None else y + bias
     else:
         y = F.linear(x, weight, bias)
@@ -369,20 +399,16 @@ def _conv2d(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     if (top, left) != (bottom, right):
         x, walk["padding"] = F.pad(x, (left, right, top, bottom)), 0
     if precision_of(op.attrs) == INT8:
-        (x_q, x_scale), (w_q, w_scale) = _quantize(x, (1, 2, 3)), _quantize(weight.float(), (1, 2, 3))
-        y = F.conv2d(x_q, w_q, **walk).to(dtype) * (x_scale * w_scale.reshape(1, -1, 1, 1).to(dtype))
+        y = int8_conv2d(x, _int8(weight, dtype), **walk)
         y = y if bias is None else y + _channels(bias, op.output)
     else:
         y = F.conv2d(x, weight, bias, **walk)
     return _epilogue(op, y, rest)
 
 
-def _quantize(x: torch.Tensor, axes: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Integers in double precision, whose sums of products are exact, and the scales they share along
-    ``axes``; see :func:`vla_simd_ros.graph.int8.quantize`."""
-    scale = x.abs().amax(dim=tuple(axes), keepdim=True) / LARGEST
-    ratio = torch.where(scale > 0, x / scale, 0)
-    return torch.round(ratio).clamp(-LARGEST, LARGEST).double(), scale
+def _int8(weight: torch.Tensor | Int8Weight, dtype: torch.dtype) -> Int8Weight:
+    """The weight of an int8 product; one that other operations read too is quantized where it is used."""
+    return weight if isinstance(weight, Int8Weight) else int8_weight(weight, dtype)
 
 
 def _epilogue(op: Op, y: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
