@@ -300,7 +300,8 @@ class ProgramModule(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
 def _int8_weights(ops: Sequence[Op]) -> set[Tensor | None]:
     """The weights that int8 products alone read."""
-    read_so, otherwise = set(), set()
+    read_so: set[Tensor | None] = set()
+    otherwise: set[Tensor | None] = set()
     for op in ops:
         for place, tensor in enumerate(op.inputs):
             int8 = place == 1 and op.kind in ("linear", "conv2d") and precision_of(op.attrs) == INT8
@@ -395,7 +396,7 @@ def _conv2d(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
     x, weight, bias, *rest = inputs
     window = Window.of(op.attrs)
     ((top, bottom), (left, right)) = window.padding
-    walk = {"stride": window.stride, "padding": (top, left), "dilation": window.dilation}
+    walk: dict[str, Any] = {"stride": window.stride, "padding": (top, left), "dilation": window.dilation}
     if (top, left) != (bottom, right):
         x, walk["padding"] = F.pad(x, (left, right, top, bottom)), 0
     if precision_of(op.attrs) == INT8:
