@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,6 +214,43 @@ def test_a_node_ends_while_the_middleware_starts(ros: Any) -> None:
         wait(ros, node, "IN INIT")
         assert ends_on(node, signal.SIGINT) == 0
         assert not node.said("Traceback")
+
+
+# Stands where a module of native code would, in whose loading exceptions get lost.
+LOSING = """
+import time
+while True:
+    try:
+        print("LOADING", flush=True)
+        time.sleep(600)
+    except BaseException:
+        pass
+"""
+
+
+@pytest.mark.parametrize("module", ["policy_node", "demo_main"])
+def test_a_module_that_is_run_as_a_program_ends_while_it_is_loaded(tmp_path: Path, module: str) -> None:
+    (tmp_path / "rclpy.py").write_text(LOSING)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    # A process that is started in the background of a script may ignore interrupts: not this one.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"vla_simd_ros.nodes.{module}"],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "LOADING\n"
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(PATIENCE_S) == -signal.SIGINT
+    finally:
+        process.kill()
+        process.wait()
 
 
 # A node whose own code fails while it runs.

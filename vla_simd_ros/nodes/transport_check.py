@@ -205,7 +205,8 @@ def run_check(settings: CheckSettings) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the check that one JSON argument describes; 0: good, 1: not, 130: interrupted."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         return run_check(CheckSettings.from_json(arguments[0]))
     except (ProcessError, DemoError) as error:
