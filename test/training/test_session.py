@@ -191,6 +191,15 @@ def test_nothing_of_a_step_is_left_on_the_cpu(
     assert places == {"meta"} and trainer.step == 1
 
 
+def test_a_device_that_is_not_there_is_named_before_pictures_are_decoded(request_: Request) -> None:
+    from vla_simd_ros.training.recipe import RecipeError
+
+    for device in ("cuda:63", "graphics"):
+        with pytest.raises(RecipeError, match=f"device '{device}' cannot be used .*, expected cpu or one"):
+            train(replace(request_, device=device))
+    assert not request_.folder.exists()
+
+
 def test_pictures_are_resized_on_request(request_: Request) -> None:
     folder = train(replace(request_, image_size=(HEIGHT // 2, WIDTH // 2)))
     assert load_checkpoint(folder).cameras["front"].shape == (3, HEIGHT // 2, WIDTH // 2)

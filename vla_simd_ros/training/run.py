@@ -94,6 +94,21 @@ def earlier_record(folder: Path, policy: str, resume: bool) -> dict[str, Any]:
     return earlier
 
 
+def usable_device(name: str) -> torch.device:
+    """The device that PyTorch calls so. Raises RecipeError where it does not know it or cannot use it, which
+    is better told before a dataset's pictures are decoded than after."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise RecipeError(
+            f"device '{name}' cannot be used ({reason}), expected cpu or one that this PyTorch "
+            f"({torch.__version__}) has"
+        ) from None
+    return device
+
+
 def device_of(policy: nn.Module) -> torch.device:
     """Where a policy's parameters are."""
     return next(policy.parameters()).device

@@ -32,7 +32,7 @@ from vla_simd_ros.training.export import export_policy
 from vla_simd_ros.training.impact import ImpactConfig, ImpactPolicy
 from vla_simd_ros.training.objectives import ActionChunks
 from vla_simd_ros.training.recipe import Recipe
-from vla_simd_ros.training.run import Run, Say, device_of, earlier_record
+from vla_simd_ros.training.run import Run, Say, device_of, earlier_record, usable_device
 from vla_simd_ros.training.sentences import encode_sentences
 from vla_simd_ros.training.statistics import dataset_statistics
 from vla_simd_ros.training.text_source import (
@@ -76,6 +76,7 @@ class Session(Run):
     def __init__(self, request: Request, say: Say) -> None:
         self._folder = request.folder
         self._say = say
+        device = usable_device(request.device)
         earlier = earlier_record(request.folder, request.policy, request.resume)
         self._recipe = Recipe.from_json({**earlier.get("training", {}), **request.training})
         settings = {**earlier.get("settings", {}), **request.settings}
@@ -104,7 +105,7 @@ class Session(Run):
             "training": asdict(self._recipe),
             "execution": self._execution(request.pacing, earlier),
         }
-        self._policy = self._make_policy(torch.device(request.device))
+        self._policy = self._make_policy(device)
         self._trainer = self._make_trainer(data)
         self._begin(request.resume)
 

@@ -39,7 +39,7 @@ from vla_simd_ros.training.impact_predictor import TEXT_PREFIX, load_weights, st
 from vla_simd_ros.training.impact_tokens import TYPE, ImpactTokensConfig, ImpactTokensPolicy
 from vla_simd_ros.training.objectives import ActionTokens, Source
 from vla_simd_ros.training.recipe import RecipeError, TokenRecipe
-from vla_simd_ros.training.run import Run, Say, device_of, earlier_record
+from vla_simd_ros.training.run import Run, Say, device_of, earlier_record, usable_device
 from vla_simd_ros.training.sentences import encode_sentences
 from vla_simd_ros.training.text_source import round_to_bfloat16, tokenizer_files
 from vla_simd_ros.training.token_batches import DemonstratedTokens, TeacherTokens, TokenBatch
@@ -99,6 +99,7 @@ class TokensSession(Run):
     def __init__(self, request: TokensRequest, say: Say) -> None:
         self._folder = request.folder
         self._say = say
+        device = usable_device(request.device)
         earlier = earlier_record(request.folder, TYPE, request.resume)
         self._recipe = TokenRecipe.from_json({**earlier.get("training", {}), **request.training})
         settings = {**earlier.get("settings", {}), **request.settings}
@@ -126,7 +127,7 @@ class TokensSession(Run):
             "training": asdict(self._recipe),
             "execution": self._execution(request.pacing, earlier),
         }
-        self._policy = self._make_policy(torch.device(request.device))
+        self._policy = self._make_policy(device)
         encoded = self._encoded(data, cache)
         self._trainer = self._make_trainer(*self._tokens(request, data, encoded))
         self._begin(request.resume)
