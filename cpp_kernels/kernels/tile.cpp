@@ -13,8 +13,9 @@ VLA_INLINE void step(Rows<R, V>& sums, const Quads<R>& a, const W* b) {
   sums.template multiply_add<K>(a, lanes);
 }
 
+template <int V>
 VLA_INLINE void fetch_row(const TileArgs& t, int64_t row) {
-  for (int c = 0; c < kTileCols; c += 16) {
+  for (int c = 0; c < V * Vec::kWidth; c += 16) {
     prefetch_to_write(t.y + row * t.y_ld + c);
     if (t.also_y) prefetch_to_write(t.also_y + row * t.y_ld + c);
     if (t.residual) prefetch_far(t.residual + row * t.residual_ld + c);
@@ -24,17 +25,19 @@ VLA_INLINE void fetch_row(const TileArgs& t, int64_t row) {
 VLA_INLINE void take_panel(const TileArgs& t, const float*& b) { b = t.b; }
 VLA_INLINE void take_panel(const TileArgs& t, const Bf16*& b) { b = t.b_bf16; }
 
-template <int R, int Lines, typename W>
+// R rows of a times the first V vectors of the panel's columns.
+template <int R, int V, int Lines, typename W>
 __attribute__((noinline)) void tile(const TileArgs& t) {
+  constexpr int kCols = V * Vec::kWidth;
   // Rows of y and of the residual, needed after the loop below, may be far away. They are fetched one by one during
   // its first half: all at once would hold up the loop's own operands.
   const int64_t steps_per_row = max_of(1, t.runs * t.run / (4 * 2 * R));
   int64_t until_fetch = 1;
   int row = 0;
-  using RowLanes = Lanes<kTileVecs>;
-  Rows<R, kTileVecs> sums;
+  using RowLanes = Lanes<V>;
+  Rows<R, V> sums;
   sums.clear();
-  alignas(64) float aside[R * kTileCols];  // the sums over earlier stretches
+  alignas(64) float aside[R * kCols];  // the sums over earlier stretches
   bool any_aside = false;
   int64_t until_aside = kStretchSteps;
   const W* b;
@@ -45,8 +48,8 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
     int64_t k = t.run;
     while (k >= 4) {
       if (until_aside == 0) {
-        if (any_aside) sums.add_from(aside, kTileCols);
-        sums.store(aside, kTileCols);
+        if (any_aside) sums.add_from(aside, kCols);
+        sums.store(aside, kCols);
         sums.clear();
         any_aside = true;
         until_aside = kStretchSteps;
@@ -64,7 +67,7 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
         for (int line = 0; line < Lines; ++line) prefetch_far(upcoming + line * kLineBytes);
         upcoming += Lines * kLineBytes;
         if (--until_fetch == 0) {
-          fetch_row(t, row);
+          fetch_row<V>(t, row);
           until_fetch = ++row < R ? steps_per_row : -1;
         }
         a += 4;
@@ -79,17 +82,17 @@ __attribute__((noinline)) void tile(const TileArgs& t) {
       b += kTileCols;
     }
   }
-  if (any_aside) sums.add_from(aside, kTileCols);
+  if (any_aside) sums.add_from(aside, kCols);
 
   if (t.also == Also::kStore) sums.store(t.also_y, t.y_ld);
   if (t.also == Also::kAdd) sums.add_to(t.also_y, t.y_ld);
   if (t.also == Also::kSubtract) sums.subtract_from(t.also_y, t.y_ld);
 
   const bool in_registers = t.activation == Activation::kNone || t.activation == Activation::kRelu;
-  if (t.cols < kTileCols || !in_registers) {
-    float memory[R * kTileCols];
-    sums.store(memory, kTileCols);
-    finish_in_memory(memory, R, t);
+  if (t.cols < kCols || !in_registers) {
+    float memory[R * kCols];
+    sums.store(memory, kCols);
+    finish_in_memory(memory, R, t, kCols);
     return;
   }
   if (t.accumulate) sums.add_from(t.y, t.y_ld);
@@ -155,18 +158,20 @@ VLA_INLINE void dispatch_panels(int64_t rows, const PanelsArgs& t) {
   panels_tile<R>(t);
 }
 
-template <typename W, int Lines, int R>
+template <typename W, int V, int Lines, int R>
 VLA_INLINE void dispatch(int64_t rows, const TileArgs& t) {
   if constexpr (R > 1) {
-    if (rows != R) return dispatch<W, Lines, R - 1>(rows, t);
+    if (rows != R) return dispatch<W, V, Lines, R - 1>(rows, t);
   }
-  tile<R, Lines, W>(t);
+  tile<R, V, Lines, W>(t);
 }
 
 template <typename W>
-VLA_INLINE void dispatch_lines(int64_t rows, const TileArgs& t) {
-  if (t.upcoming_lines == 1) return dispatch<W, 1, kTileRows>(rows, t);
-  dispatch<W, kManyLines, kTileRows>(rows, t);
+VLA_INLINE void dispatch_size(int64_t rows, const TileArgs& t) {
+  // Of a panel that is half empty, as of a layer with few channels, the other half is left out.
+  if (t.cols <= kTileCols / 2 && t.also == Also::kNothing) return dispatch<W, kTileVecs / 2, 1, kTileRows>(rows, t);
+  if (t.upcoming_lines == 1) return dispatch<W, kTileVecs, 1, kTileRows>(rows, t);
+  dispatch<W, kTileVecs, kManyLines, kTileRows>(rows, t);
 }
 
 // A vector of columns of all rows; sums begin at its first column.
@@ -207,8 +212,8 @@ void finish_in_memory(const float* sums, int64_t rows, const TileArgs& t, int64_
 }
 
 void run_tile(int64_t rows, const TileArgs& args) {
-  if (args.b_bf16) return dispatch_lines<Bf16>(rows, args);
-  dispatch_lines<float>(rows, args);
+  if (args.b_bf16) return dispatch_size<Bf16>(rows, args);
+  dispatch_size<float>(rows, args);
 }
 
 void run_panels(int64_t rows, const PanelsArgs& args) { dispatch_panels<kTileRows>(rows, args); }

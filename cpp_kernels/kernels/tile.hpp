@@ -88,8 +88,12 @@ VLA_INLINE const W* next_part(const W* packed, int64_t k, Range panels, int64_t 
 VLA_INLINE void set_panel(TileArgs& t, const float* b) { t.b = b; }
 VLA_INLINE void set_panel(TileArgs& t, const Bf16* b) { t.b_bf16 = b; }
 
-// rows is 1 .. kTileRows. An element's value depends neither on rows nor on its place in the tile.
+// rows is 1 .. kTileRows. An element's value depends neither on rows nor on its place in the tile. Half a panel takes
+// half the time.
 void run_tile(int64_t rows, const TileArgs& args);
+
+// Columns of whole vectors that the first `cols` of a panel are among, no more than a tile needs for them.
+VLA_INLINE int64_t whole_cols(int64_t cols) { return cols <= kTileCols / 2 ? kTileCols / 2 : kTileCols; }
 
 // What follows the product, for less than a whole tile or with a costly activation; sums is [rows][sums_ld].
 void finish_in_memory(const float* sums, int64_t rows, const TileArgs& args, int64_t sums_ld = kTileCols);

@@ -276,7 +276,7 @@ class Runner {
     t.runs = (k.end - k.begin) / kLine;
     t.b = filters(point, panel, k.begin);
     t.y_ld = layout.product_ld;
-    t.cols = kTileCols;
+    t.cols = whole_cols(c.out_c - panel * kTileCols);
     t.accumulate = k.begin > 0;
     clear_epilogue(t);
     const EvenShares groups(tiles, kTileRows);

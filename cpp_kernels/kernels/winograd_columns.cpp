@@ -172,7 +172,7 @@ class Runner {
     t.run_stride = layout.value_row;
     t.b = c.packed + (panel * kValues + slot(point, 0)) * run * kTileCols;
     t.y_ld = layout.product_ld;
-    t.cols = kTileCols;
+    t.cols = whole_cols(c.out_c - panel * kTileCols);
     t.accumulate = false;
     t.upcoming = t.b;
     clear_epilogue(t);

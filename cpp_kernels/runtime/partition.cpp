@@ -5,8 +5,8 @@ namespace {
 
 // Where shares may be taken over by others: enough that what is left of a held-up thread's share can be.
 constexpr int64_t kPiecesPerThread = 4;
-// About four microseconds of matrix product on one core, a few times what handing out a job costs.
-constexpr int64_t kMinChunkCost = int64_t{1} << 20;
+// About two microseconds of matrix product on one core, twice what handing out a job costs.
+constexpr int64_t kMinChunkCost = int64_t{1} << 19;
 
 // Every chunk of rows reads all of the weights, so it should have enough rows to be worth that; and the first panel
 // that a chunk reads is one that nobody has fetched ahead.
