@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vla_simd_ros.decoding.base import Clock, Decoded, DecodingError, Request
-from vla_simd_ros.decoding.cached_model import SIZES, CachedModel, rows_for
+from vla_simd_ros.decoding.cached_model import CachedModel, rows_for, sizes_for
 from vla_simd_ros.decoding.decoders import DecoderOptions
 from vla_simd_ros.executors.base import InputError, Runnable
 from vla_simd_ros.graph.ir import Array, Lifetime
@@ -50,16 +50,20 @@ class ActionDecoder:
         self.tokens = tokens
         self.options = options
         self._spec = spec
+        # Found out once: to ask for a protocol takes a tenth of what the tokens of a small policy do.
+        self._prompted = tokens if isinstance(tokens, PromptedTokens) else None
         self._passes = passes
         self._decoder = options.make(tokens.count, clock)
+        self._block = 1 if options.decoder == "autoregressive" else options.block or tokens.count
+        self._sizes = sizes_for(self._block)
 
     def prompted(
         self, values: Mapping[str, Array], text: str, instruction: int | None
     ) -> tuple[Mapping[str, Array], int | None]:
         """What the query program is given for an observation's ``values``, and how many tokens the
         instruction ``text`` has in this query, of up to ``instruction``."""
-        if instruction is not None and isinstance(self.tokens, PromptedTokens):
-            return self.tokens.prompt(text, instruction, values)
+        if instruction is not None and self._prompted is not None:
+            return self._prompted.prompt(text, instruction, values)
         return values, instruction
 
     def plan(
@@ -110,10 +114,10 @@ class ActionDecoder:
         """Run every pass that a query can need once, then decode; nothing is made of the tokens."""
         tokens = self.tokens
         model = self._model(executable, plan)
-        block = 1 if self.options.decoder == "autoregressive" else self.options.block or tokens.count
         # Behind a block that was taken as it was, its tokens are computed once more with the next ones.
-        largest = rows_for(min(2 * block - 1, tokens.count))
-        for rows in SIZES[SIZES.index(largest) :: -1]:  # the largest first: the others fit into its memory
+        largest = rows_for(min(2 * self._block - 1, tokens.count), self._sizes)
+        # The largest first: the others fit into its memory.
+        for rows in self._sizes[self._sizes.index(largest) :: -1]:
             model.scores([tokens.first] * min(rows, model.room))
         self._decoder.decode(model, Request(tokens.first, tokens.count, tokens.stop))
 
@@ -126,7 +130,8 @@ class ActionDecoder:
         def load(rows: int) -> Runnable:
             return executable if rows == 1 else self._passes(rows)
 
-        model = CachedModel(load, plan.prefix_rows + self.tokens.count, self.tokens.vocabulary)
+        context = plan.prefix_rows + self.tokens.count
+        model = CachedModel(load, context, self.tokens.vocabulary, self._sizes)
         model.go_on(plan.prefix_rows)
         return model
 

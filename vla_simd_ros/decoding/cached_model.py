@@ -19,9 +19,14 @@ SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64)
 """Rows of the passes that there are programs for."""
 
 
-def rows_for(tokens: int) -> int:
-    """The smallest pass that ``tokens`` fit into; the largest there is for more."""
-    return next((size for size in SIZES if size >= tokens), SIZES[-1])
+def sizes_for(block: int) -> tuple[int, ...]:
+    """Rows of passes where most have those of a block of ``block`` tokens: that many, too."""
+    return tuple(sorted({*SIZES, block})) if block < SIZES[-1] else SIZES
+
+
+def rows_for(tokens: int, sizes: Sequence[int]) -> int:
+    """The smallest of ``sizes`` that ``tokens`` fit into; the largest there is for more."""
+    return next((size for size in sizes if size >= tokens), sizes[-1])
 
 
 def state_rows(context: int) -> int:
@@ -30,15 +35,23 @@ def state_rows(context: int) -> int:
 
 
 class CachedModel:
-    """The programs of ``load(rows)``, for as many rows as one of :data:`SIZES`.
+    """The programs of ``load(rows)``, for as many rows as one of ``sizes``, the last of which is that of
+    :data:`SIZES`.
 
     Their query programs, which only :meth:`begin` runs, take ``prefix_ids`` and ``prefix_positions``, int32
     [rows], and leave keys and values; their step programs take ``step_ids`` and ``step_positions``, and give
     ``scores`` float32 [rows, vocabulary].
     """
 
-    def __init__(self, load: Callable[[int], Runnable], context: int, vocabulary: int) -> None:
+    def __init__(
+        self,
+        load: Callable[[int], Runnable],
+        context: int,
+        vocabulary: int,
+        sizes: Sequence[int] = SIZES,
+    ) -> None:
         self._load = load
+        self._sizes = sizes
         self._context = context
         self._vocabulary = vocabulary
         self._length = 0
@@ -63,7 +76,7 @@ class CachedModel:
         """Keep the tokens of ``prefix``, and no others."""
         self._length = self._scored = 0
         self._check(prefix)
-        for ids, rows in _parts(prefix):
+        for ids, rows in self._parts(prefix):
             inputs = {"prefix_ids": _padded(ids, rows), "prefix_positions": self._positions(rows)}
             self._load(rows).run(Lifetime.QUERY, inputs)
             self._length += len(ids)
@@ -78,7 +91,7 @@ class CachedModel:
         kept = self._length
         results = []
         try:
-            for ids, rows in _parts(tokens):
+            for ids, rows in self._parts(tokens):
                 inputs = {"step_ids": _padded(ids, rows), "step_positions": self._positions(rows)}
                 results.append(self._load(rows).run(Lifetime.STEP, inputs)["scores"][: len(ids)])
                 self._length += len(ids)
@@ -94,6 +107,13 @@ class CachedModel:
         self._length += count
         self._scored = 0
 
+    def _parts(self, tokens: Sequence[int]) -> list[tuple[Sequence[int], int]]:
+        """The tokens in parts, each with the rows of a program that takes it: whole ones of the largest, then
+        the smallest that takes the rest."""
+        cuts = [*range(0, len(tokens), self._sizes[-1]), len(tokens)]
+        parts = [tokens[first:last] for first, last in pairwise(cuts)]
+        return [(part, rows_for(len(part), self._sizes)) for part in parts]
+
     def _positions(self, rows: int) -> Array:
         return np.arange(self._length, self._length + rows, dtype=np.int32)
 
@@ -108,15 +128,6 @@ class CachedModel:
                 raise DecodingError(
                     f"token {token} at place {place} is not in the vocabulary of {self._vocabulary}"
                 )
-
-
-def _parts(tokens: Sequence[int]) -> list[tuple[Sequence[int], int]]:
-    """The tokens in parts, each with the rows of a program that takes it: whole ones of the largest, then the
-    smallest that takes the rest."""
-    most = SIZES[-1]
-    cuts = [*range(0, len(tokens), most), len(tokens)]
-    parts = [tokens[first:last] for first, last in pairwise(cuts)]
-    return [(part, rows_for(len(part))) for part in parts]
 
 
 def _padded(ids: Sequence[int], rows: int) -> Array:

@@ -140,7 +140,8 @@ class _Run:
     def _first_guess(self, size: int) -> list[int]:
         if self._decoder.initialization == "repeat" or size == 1:  # the guess for the last one is never read
             return [self._pending[-1]] * size
-        return [int(token) for token in self._rng.integers(0, self._model.vocabulary, size)]
+        guess: list[int] = self._rng.integers(0, self._model.vocabulary, size).tolist()
+        return guess
 
 
 @dataclass
@@ -174,10 +175,11 @@ def _best(scores: Array, place: int) -> tuple[list[int], list[float]]:
     largest = scores.max(axis=1)
     with np.errstate(invalid="ignore"):
         total = np.exp(scores - largest[:, None]).sum(axis=1, dtype=np.float64)
-    for row, finite in enumerate(np.isfinite(largest) & np.isfinite(total)):
-        if not finite:
-            raise DecodingError(f"the scores of token {place + row} are not finite, expected numbers")
-    return [int(token) for token in scores.argmax(axis=1)], [float(p) for p in 1 / total]
+    finite = np.isfinite(largest) & np.isfinite(total)
+    if not finite.all():
+        row = int(finite.argmin())
+        raise DecodingError(f"the scores of token {place + row} are not finite, expected numbers")
+    return scores.argmax(axis=1).tolist(), (1 / total).tolist()
 
 
 def _with_fixed(passes: Sequence[Pass], final: Sequence[int]) -> list[Pass]:
