@@ -21,6 +21,7 @@ from vla_simd_ros.checkpoints.json_file import read_json_object
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.errors import UnavailableReferenceError
 from vla_simd_ros.fidelity.replaced_names import ReplacedNames
+from vla_simd_ros.policies.openvla_config import read_crop_area
 from vla_simd_ros.policies.openvla_images import PREPROCESSOR_CONFIG
 
 Array = npt.NDArray[Any]
@@ -56,6 +57,7 @@ class OriginalOpenVla:
         self._dtype = torch.float64 if dtype is np.float64 else torch.float32
         self._camera = next(iter(checkpoint.cameras))
         self._key = checkpoint.config.get("unnorm_key")
+        self._crop = read_crop_area(checkpoint)
         with _towers(checkpoint, model):
             settings = config.OpenVLAConfig(**_fields(checkpoint), attn_implementation="eager")
             self._model = model.OpenVLAForActionPrediction(settings).eval().to(self._dtype)
@@ -95,8 +97,20 @@ class OriginalOpenVla:
         return np.asarray(action)[None]
 
     def _pixels(self, case: Case) -> Any:
-        frame = self._image.fromarray(case.observation.images[self._camera])
+        image = case.observation.images[self._camera]
+        frame = self._image.fromarray(image if self._crop is None else self._middle(image, self._crop))
         return self._images(frame, return_tensors="pt")["pixel_values"].to(self._dtype)
+
+    def _middle(self, image: Array, area: float) -> Array:
+        """The part that the published evaluation shows, by PyTorch's sampling of images."""
+        torch = self._torch
+        reach = torch.linspace(-(area**0.5), area**0.5, self._images.input_sizes[0][-1])
+        down, across = torch.meshgrid(reach, reach, indexing="ij")
+        pixels = torch.from_numpy(image).permute(2, 0, 1)[None] / 255
+        places = torch.stack([across, down], dim=-1)[None]
+        part = torch.nn.functional.grid_sample(pixels, places, mode="bilinear", align_corners=True)[0]
+        middle: Array = (part.permute(1, 2, 0) * 255.5).clamp(0, 255).to(torch.uint8).numpy()
+        return middle
 
 
 def reference(checkpoint: Checkpoint, instruction: str, dtype: type[np.floating[Any]]) -> OriginalOpenVla:

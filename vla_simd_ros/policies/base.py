@@ -166,10 +166,11 @@ class ActionTokens(Protocol):
 
 @runtime_checkable
 class PromptedTokens(ActionTokens, Protocol):
-    """Action tokens behind a prompt that tells the observed state too, so that every query has another one.
+    """Action tokens behind a prompt that is prepared anew for every query: it tells the observed state too, or
+    shows a part of a frame.
 
-    The graph of such a policy is built for as many tokens as the prompt has with the longest state. In the
-    place of ``state`` it has the QUERY inputs that :meth:`prompt` gives.
+    The graph of such a policy is built for as many tokens as the prompt has with the longest state. It has
+    the QUERY inputs that :meth:`prompt` gives.
     """
 
     def prompt(

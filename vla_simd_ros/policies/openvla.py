@@ -7,7 +7,7 @@ query; the step program reads tokens behind it and scores what follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from vla_simd_ros.policies.blocks.causal_llama import CausalLlama, KeptTokens
 from vla_simd_ros.policies.blocks.modules import linear
 from vla_simd_ros.policies.blocks.timm_vit import TimmVit
 from vla_simd_ros.policies.openvla_config import BODY, HEAD, PROJECTOR, OpenVlaConfig, read_openvla_config
+from vla_simd_ros.policies.openvla_crop import CentreCrop
 from vla_simd_ros.policies.openvla_images import tower_image
 from vla_simd_ros.policies.weights import Weights
 
@@ -43,7 +44,7 @@ class OpenVlaPolicy:
         self._projector = Weights(weights, PROJECTOR)
         self._text = Weights(weights, BODY)
         self._head = Weights(weights, HEAD)
-        self._action_tokens = OpenVlaTokens(config, _asking_token(checkpoint, config))
+        self._action_tokens = _make_tokens(config, _asking_token(checkpoint, config))
         context = self._action_tokens.prefix_rows(config.max_tokens) + self._action_tokens.count
         self._stack = CausalLlama(config.text, config.layers, state_rows(context), self._text)
 
@@ -96,11 +97,13 @@ class OpenVlaPolicy:
 
     def _image(self, b: Builder) -> Tensor:
         """What the towers see in each patch, side by side, projected to the width of the text."""
-        feature = self._config.cameras[self._config.camera]
-        channels, height, width = feature.shape
-        frame = b.input(f"image.{self._config.camera}", (height, width, channels), DType.U8, Lifetime.QUERY)
+        config = self._config
+        channels, height, width = config.cameras[config.camera].shape
+        if config.crop_area is not None:
+            height = width = config.towers[0].images.side
+        frame = b.input(_frame(config), (height, width, channels), DType.U8, Lifetime.QUERY)
         seen = []
-        for index, (tower, vit) in enumerate(zip(self._config.towers, self._towers, strict=True)):
+        for index, (tower, vit) in enumerate(zip(config.towers, self._towers, strict=True)):
             with b.block("preprocess"):
                 x = tower_image(b, frame, tower.images, name=f"image.{index}")
             seen.append(vit.patch_features(b, x, _named(str(index))))
@@ -162,6 +165,33 @@ class OpenVlaTokens:
         value, seen = self._centres[chosen], self._config.statistics
         scaled = 0.5 * (value + 1) * (seen.high - seen.low) + seen.low
         return np.asarray(np.where(seen.scaled, scaled, value), np.float32)[None]
+
+
+class CroppedOpenVlaTokens(OpenVlaTokens):
+    """The same behind the middle of a frame; see :class:`vla_simd_ros.policies.base.PromptedTokens`."""
+
+    def __init__(self, config: OpenVlaConfig, first: int, area: float) -> None:
+        super().__init__(config, first)
+        _, height, width = config.cameras[config.camera].shape
+        self._input = _frame(config)
+        self._crop = CentreCrop(area, height, width, config.towers[0].images.side)
+
+    def prompt(
+        self, instruction: str, tokens: int, values: Mapping[str, Array]
+    ) -> tuple[Mapping[str, Array], int]:
+        """The frame's middle in its place, and all of the prompt."""
+        return {**values, self._input: self._crop(values[self._input])}, tokens
+
+
+def _make_tokens(config: OpenVlaConfig, first: int) -> OpenVlaTokens:
+    if config.crop_area is None:
+        return OpenVlaTokens(config, first)
+    return CroppedOpenVlaTokens(config, first, config.crop_area)
+
+
+def _frame(config: OpenVlaConfig) -> str:
+    """The name of the frame's input."""
+    return f"image.{config.camera}"
 
 
 def _asking_token(checkpoint: Checkpoint, config: OpenVlaConfig) -> int:

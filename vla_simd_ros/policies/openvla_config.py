@@ -21,6 +21,7 @@ PROJECTOR = "projector."
 _TOWERS = ("featurizer", "fused_featurizer")
 _ARGUMENTS = "timm_model_args"
 _MAX_TOKENS = 96
+_CROP = "center_crop_area"
 # Of the vision towers that timm has under these names, the one size that weights do not tell.
 _HEADS = {
     "vit_large_patch14_reg4_dinov2.lvd142m": 16,
@@ -41,7 +42,7 @@ class Tower:
 @dataclass(frozen=True, eq=False)
 class OpenVlaConfig:
     """Features and sizes. The last ``bins`` of the first ``words`` tokens of ``vocabulary`` stand for
-    actions."""
+    actions. ``crop_area`` is the part of a frame that is seen, None for all of it."""
 
     camera: str
     cameras: dict[str, Feature]
@@ -53,6 +54,7 @@ class OpenVlaConfig:
     bins: int
     max_tokens: int
     statistics: ActionStatistics
+    crop_area: float | None = None
 
     @property
     def patches(self) -> int:
@@ -104,7 +106,18 @@ def read_openvla_config(checkpoint: Checkpoint) -> OpenVlaConfig:
         bins=bins,
         max_tokens=positive(checkpoint, "max_language_tokens", _MAX_TOKENS),
         statistics=read_action_statistics(checkpoint.folder, checkpoint.config),
+        crop_area=read_crop_area(checkpoint),
     )
+
+
+def read_crop_area(checkpoint: Checkpoint) -> float | None:
+    """The part of a frame that is seen. Raises CheckpointError."""
+    if checkpoint.config.get(_CROP) is None:
+        return None
+    area = float(checkpoint.option(_CROP, float))
+    if not 0 < area <= 1:
+        raise misfit(checkpoint, _CROP, area, "a part of a frame's area, above 0 and up to 1")
+    return area
 
 
 def _text(stated: Stated) -> LlamaConfig:
