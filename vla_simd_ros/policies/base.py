@@ -166,8 +166,8 @@ class ActionTokens(Protocol):
 
 @runtime_checkable
 class PromptedTokens(ActionTokens, Protocol):
-    """Action tokens behind a prompt that is prepared anew for every query: it tells the observed state too, or
-    shows a part of a frame.
+    """Action tokens behind a prompt that is prepared anew for every query: it tells the observed state too,
+    or shows a part of a frame.
 
     The graph of such a policy is built for as many tokens as the prompt has with the longest state. It has
     the QUERY inputs that :meth:`prompt` gives.

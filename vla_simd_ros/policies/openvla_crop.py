@@ -30,7 +30,8 @@ class CentreCrop:
         lines = scaled[:, left] + (scaled[:, right] - scaled[:, left]) * across
         part = lines[top] + (lines[bottom] - lines[top]) * down
         # As a float in 0 to 1 becomes a byte there: each of 256 values has as large a share.
-        return np.minimum(part * _F32(255.5), _F32(255)).astype(np.uint8)
+        middle: Array = np.minimum(part * _F32(255.5), _F32(255)).astype(np.uint8)
+        return middle
 
 
 def _places(area: float, extent: int, side: int) -> tuple[Array, Array, Array]:
