@@ -54,6 +54,10 @@ def test_conditions_become_parameters() -> None:
         "query_threshold": 8,
         "decoder": "early_exit",
         "sigma": 0.7,
+        "max_passes": 0,
+        "block": 0,
+        "initialization": "random",
+        "decoder_seed": 0,
     }
     assert aligned.executor == {"mode": "time_aligned"}
     assert waiting.executor == {"mode": "lagged"}
@@ -70,8 +74,16 @@ def test_queries_start_as_the_checkpoint_says_unless_asked_otherwise() -> None:
     ]  # fmt: skip
     assert paced[3].policy["query_pacing"] == "continuous"
     assert paced[2].condition.execution == Execution(delay=TRUE, threshold=4, pacing=QueryPacing.ON_DEMAND)
-    assert not {"decoder", "sigma", "block"} & found.policy.keys(), "the node's own"
     assert told(found, shuffled=True).shuffled and not found.condition.shuffled
+
+
+def test_a_condition_leaves_no_decoder_to_the_next_one() -> None:
+    """Nodes keep parameters that are not set."""
+    decoders = (DecoderOptions("early_exit", sigma=0.3, block=6), DecoderOptions())
+    request = Request(checkpoints=("a",), decoders=decoders, executions=(STEADY,))
+    before, after = (each.policy for each in variations(request))
+    assert before.keys() == after.keys()
+    assert (after["decoder"], after["sigma"], after["block"]) == ("auto", 0.5, 0)
 
 
 @pytest.mark.parametrize(

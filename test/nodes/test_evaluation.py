@@ -17,8 +17,9 @@ pytest.importorskip("mujoco", reason="needs the simulation's packages: pip insta
 
 from vla_simd_ros.evaluation.request import Request
 from vla_simd_ros.evaluation.through_nodes import NodeRequest
+from vla_simd_ros.nodes.demo_recording import Decoding
 from vla_simd_ros.nodes.demo_run import DemoError
-from vla_simd_ros.nodes.evaluation_run import Scene, demo_settings, scene_of
+from vla_simd_ros.nodes.evaluation_run import Scene, demo_settings, scene_of, together
 from vla_simd_ros.sim.tasks import INSTRUCTIONS
 
 PATIENCE = 240.0
@@ -84,3 +85,13 @@ def test_what_the_simulation_says_of_its_scene() -> None:
     values = dict.fromkeys(INSTRUCTIONS, "false")
     values |= {INSTRUCTIONS[2]: "true", "scene_seed": "7", "resets": "3"}
     assert scene_of(values) == Scene(7, 3, frozenset([INSTRUCTIONS[2]]))
+
+
+def test_what_queries_tell_of_their_tokens_is_counted_together() -> None:
+    first = Decoding(3, 60, 20.0, 100.0, 600.0, "confident", False)
+    second = Decoding(1, 60, 60.0, 300.0, 300.0, "fixed_point", True)
+    both = together([first, second])
+    assert both is not None
+    assert (both.passes, both.tokens, both.slowest, both.fastest) == (4, 120, 300.0, 600.0)
+    assert both.seconds == pytest.approx(0.1 + 0.2)
+    assert together([]) is None

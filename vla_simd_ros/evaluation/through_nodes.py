@@ -103,7 +103,8 @@ def _variation(folder: str, groups: str, decoder: DecoderOptions, asked: Executi
             "inject_delay": f"fixed:{added:g}" if added else "",
             "query_pacing": pacing.kind.value,
             "query_threshold": pacing.threshold,
-            **decoder.changed,
+            # All of them: a node keeps what the condition before set.
+            **asdict(decoder),
         },
         executor={"mode": execution.timeline_mode.value},
     )

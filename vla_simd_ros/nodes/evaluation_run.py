@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +11,13 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
 
 from vla_simd_ros.evaluation.goals import Goals
-from vla_simd_ros.evaluation.pilot import Counts
+from vla_simd_ros.evaluation.pilot import Counts, Decoding
 from vla_simd_ros.evaluation.rollout import Result
 from vla_simd_ros.evaluation.session import Condition, Outcome, Say
 from vla_simd_ros.evaluation.through_nodes import NodeRequest, Variation, told, variations
 from vla_simd_ros.evaluation.world import Episode, Limits
 from vla_simd_ros.nodes.demo_processes import ProcessGroup
+from vla_simd_ros.nodes.demo_recording import Decoding as QueryDecoding
 from vla_simd_ros.nodes.demo_run import EXECUTOR, POLICY, SIM, DemoError, DemoRun, DemoSettings
 from vla_simd_ros.nodes.demo_series import STEPS, series_settings
 from vla_simd_ros.nodes.latched import subscribe_latched
@@ -200,6 +201,7 @@ class EvaluationRun(DemoRun):
             starved_steps=grown("starved_steps"),
             stale_rows=grown("stale_rows_dropped"),
             query_ms=float(np.median(query_ms)) if query_ms else math.nan,
+            decoding=together([each.decoding for each in self._recording.timings if each.decoding]),
         )
 
     def _state(self) -> dict[str, list[float]]:
@@ -208,6 +210,20 @@ class EvaluationRun(DemoRun):
 
     def _progress(self) -> str:
         return f"{self._status}; {super()._progress()}"
+
+
+def together(queries: Sequence[QueryDecoding]) -> Decoding | None:
+    """Of all queries that decoded tokens; None where there are none."""
+    if not queries:
+        return None
+    rates = [each.mean_tokens_per_second for each in queries]
+    return Decoding(
+        passes=sum(each.passes for each in queries),
+        tokens=sum(each.tokens for each in queries),
+        seconds=sum(each.tokens / each.mean_tokens_per_second for each in queries),
+        slowest=min(rates),
+        fastest=max(rates),
+    )
 
 
 def demo_settings(asked: NodeRequest) -> DemoSettings:
