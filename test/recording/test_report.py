@@ -103,6 +103,34 @@ def test_a_recording_of_the_executor_alone_is_reported(bag_maker: Any, tmp_path:
     assert main(["report", str(bag), "--out", str(tmp_path / "a.html")]) == 0
 
 
+@pytest.mark.parametrize(
+    ("topic", "kind", "values"),
+    [
+        ("/commands", "std_msgs/msg/Float64MultiArray", {"data": [0.5, -2.0]}),
+        ("/joint_command", "sensor_msgs/msg/JointState",
+         {"name": ["angular_z", "linear_x"], "position": [-2.0, 0.5]}),
+        ("/twist", "geometry_msgs/msg/TwistStamped",
+         {"twist": {"linear": {"x": 0.5, "y": 9.0}, "angular": {"z": -2.0}}}),
+        ("/joint_trajectory", "trajectory_msgs/msg/JointTrajectory",
+         {"joint_names": ["linear_x", "angular_z"], "points": [{"positions": [0.5, -2.0]}]}),
+    ],
+)  # fmt: skip
+def test_commands_of_every_kind_are_read_by_the_names_of_the_actions(
+    bag_maker: Any, tmp_path: Path, topic: str, kind: str, values: dict[str, Any]
+) -> None:
+    now = 10**18
+    bag_maker.add(
+        "/action_chunk",
+        "vla_simd_ros/msg/ActionChunk",
+        now,
+        action_names=["linear_x", "angular_z"],
+        step_period=0.1,
+    )
+    bag_maker.add(topic, kind, now + 5, **values)
+    (command,) = read_run(bag_maker.write(tmp_path / "bag")).recording.commands
+    assert command.positions == [0.5, -2.0] and command.time == now + 5
+
+
 def test_a_single_file_is_a_recording_too(scene: Any, tmp_path: Path) -> None:
     folder = scene().write(tmp_path / "bag")
     (file,) = folder.glob("*.mcap")

@@ -25,6 +25,7 @@ STATE, BUDGET = message_type("ExecutorState"), message_type("LatencyBudget")
 IMAGES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
 JOINTS = "sensor_msgs/msg/JointState"
 TRAJECTORY, ARRAY = "trajectory_msgs/msg/JointTrajectory", "std_msgs/msg/Float64MultiArray"
+TWIST = "geometry_msgs/msg/TwistStamped"
 STRING, EPOCH = "std_msgs/msg/String", "std_msgs/msg/UInt64"
 
 _TEXTS = ("header", "mode", "aggregation", "reason", "rejection_reasons", "rejection_counts")
@@ -76,7 +77,7 @@ def topics(bag: Bag) -> dict[str, str]:
         "epoch": (EPOCH, "epoch"),
     }
     found = {role: bag.topic(*wanted) for role, wanted in roles.items()}
-    for kind, ending in ((TRAJECTORY, ""), (ARRAY, "commands"), (JOINTS, "joint_command")):
+    for kind, ending in ((TRAJECTORY, ""), (ARRAY, "commands"), (JOINTS, "joint_command"), (TWIST, "twist")):
         found.setdefault("command", None)
         found["command"] = found["command"] or bag.topic(kind, ending)
     return {role: topic for role, topic in found.items() if topic is not None}
@@ -212,4 +213,8 @@ def command_values(message: Any, joint_names: Sequence[str]) -> tuple[Sequence[s
         return message.joint_names, message.points[-1].positions if message.points else ()
     if hasattr(message, "layout"):
         return joint_names, message.data
+    if hasattr(message, "twist"):
+        parts = {"linear": message.twist.linear, "angular": message.twist.angular}
+        values = {f"{part}_{axis}": getattr(parts[part], axis) for part in parts for axis in "xyz"}
+        return list(values), list(values.values())
     return message.name, message.position
