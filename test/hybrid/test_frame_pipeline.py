@@ -19,6 +19,7 @@ from vla_simd_ros.hybrid.frame_pipeline import (
     PipelineError,
     UnusableFrame,
 )
+from vla_simd_ros.hybrid.prefix_start import PrefixStart
 
 
 class Record:
@@ -53,6 +54,7 @@ class Bench:
         stall_s: float = 5.0,
         ledger: FrameLedger | None = None,
         on_result: Callable[[FrameResult], None] | None = None,
+        start: PrefixStart | None = None,
     ) -> None:
         self.prefix, self.suffix = prefix or Gate("prefix"), suffix or Gate("suffix")
         self.clock, self.record = Clock(), Record()
@@ -65,7 +67,20 @@ class Bench:
             clock=self.clock,
             stall_s=stall_s,
             ledger=ledger,
+            start=start,
         )
+
+    def run_through(self, prefix_s: float, suffix_s: float) -> None:
+        """A frame, alone, with these times."""
+        results, begun = len(self.record.results), len(self.prefix.began)
+        self.pipeline.submit("known")
+        self.prefix.wait_begun(begun + 1)
+        self.clock.now += prefix_s
+        self.prefix.let()
+        self.suffix.wait_begun(results + 1)
+        self.clock.now += suffix_s
+        self.suffix.let()
+        self.record.wait(lambda: len(self.record.results) == results + 1)
 
 
 @pytest.fixture
@@ -108,6 +123,44 @@ def test_the_newest_frame_waits_for_the_prefix(bench: Bench) -> None:
     assert [result.number for result in bench.record.results] == [0, 3]
     counts = bench.pipeline.counts
     assert (counts.submitted, counts.finished, counts.under_way) == (4, 2, 0)
+
+
+def late_bench() -> Bench:
+    """Its first stage takes 1 s and its second 1000, and one that waits begins with the second's end."""
+    bench = Bench(stall_s=1e9, start=PrefixStart())
+    for _ in range(3):
+        bench.run_through(1.0, 1000.0)
+    bench.pipeline.submit("a")
+    bench.prefix.wait_begun(4)
+    bench.clock.now += 1.0
+    bench.prefix.let()
+    bench.suffix.wait_begun(4)
+    bench.pipeline.submit("b")
+    return bench
+
+
+def test_a_first_stage_that_begins_late_takes_the_newest_frame() -> None:
+    bench = late_bench()
+    bench.pipeline.submit("c")  # b has not begun, in no time at all of the pipeline's clock
+    assert bench.record.drops == [(4, Drop.PREFIX_BUSY)]
+    bench.suffix.let()  # sooner than lately: the second stage is free
+    bench.prefix.wait_begun(5)
+    assert bench.prefix.began[-1] == "c"
+    bench.prefix.let()
+    bench.suffix.let()
+    bench.record.wait(lambda: len(bench.record.results) == 5)
+    assert [result.number for result in bench.record.results] == [0, 1, 2, 3, 5]
+    assert bench.pipeline.close(PATIENCE_S)
+
+
+def test_a_pipeline_is_closed_while_its_first_stage_waits_to_begin() -> None:
+    bench = late_bench()
+    bench.suffix.let()
+    bench.pipeline.submit("c")
+    bench.pipeline.shut()
+    bench.prefix.let()
+    assert bench.pipeline.ended(PATIENCE_S)
+    assert bench.pipeline.counts.under_way == 0
 
 
 def test_the_newest_frame_waits_for_the_suffix(bench: Bench) -> None:

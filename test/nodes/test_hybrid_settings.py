@@ -24,6 +24,7 @@ def test_defaults_leave_all_to_the_machine() -> None:
     assert (found.options.reserved, found.options.costs) == ((), None)
     assert not found.options.engine.changed()
     assert found.restarts.limit == 3
+    assert found.late_prefix and not settings(prefix_start="at_once").late_prefix
     assert found.controller == {"margin": 0.02, "memory": 500}
 
 
@@ -48,6 +49,7 @@ def test_both_sides_and_what_is_kept_for_others() -> None:
         ({"prefix_executor": "abacus"}, "prefix_executor: got 'abacus', expected one of simd"),
         ({"stall_timeout": 0.0}, "stall_timeout: got 0.0, expected above 0"),
         ({"cut_margin": 1.0}, "cut_margin: got 1.0, expected 0.0 to 0.99"),
+        ({"prefix_start": "later"}, "prefix_start: got 'later', expected one of just_in_time, at_once"),
         ({"cut_memory": 0}, "cut_memory: got 0, expected 1 to 1000000"),
         ({"restart_pause": 31.0}, "restart_pause: got 31.0, expected 0.0 to 30.0"),
     ],

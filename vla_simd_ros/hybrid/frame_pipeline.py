@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from vla_simd_ros.hybrid.prefix_start import PrefixStart
+
 T = TypeVar("T")
 
 Stage = Callable[[Any], Any]
@@ -143,12 +145,19 @@ class _Place(Generic[T]):
             self._changed.notify()
             return replaced
 
-    def take(self) -> T | None:
-        """Wait for an item; None when closed."""
+    def take(self, wait_s: Callable[[], float] = lambda: 0.0) -> T | None:
+        """Wait for an item, then as long as ``wait_s()`` is not 0; None when closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._item is not None or self._closed)
+            while not self._closed and (seconds := wait_s()) > 0.0:
+                self._changed.wait(seconds)
             item, self._item = self._item, None
             return item
+
+    def stir(self) -> None:
+        """Let who waits in :meth:`take` ask again for how long."""
+        with self._changed:
+            self._changed.notify()
 
     def close(self) -> T | None:
         """Let nobody wait any more; the item that was there."""
@@ -167,6 +176,7 @@ class FramePipeline:
     and not after :meth:`shut` has returned. After a failure nothing more comes: make another pipeline, or do
     without. ``clock`` gives seconds. A stage that takes longer than ``stall_s`` has failed, and so has one
     whose thread has ended; :meth:`check` finds that. ``ledger`` has the numbers and counts; None: its own.
+    ``start`` says when the first stage begins; None: as soon as there is a frame.
     """
 
     def __init__(
@@ -180,7 +190,9 @@ class FramePipeline:
         clock: Callable[[], float],
         stall_s: float,
         ledger: FrameLedger | None = None,
+        start: PrefixStart | None = None,
     ) -> None:
+        self._start = start
         self._stages = {"prefix": prefix, "suffix": suffix}
         self._on_result, self._on_drop, self._on_failure = on_result, on_drop, on_failure
         self._clock = clock
@@ -254,7 +266,10 @@ class FramePipeline:
         def hand_over(frame: _Frame) -> None:
             self._replaced(self._before_suffix.put(frame), Drop.SUFFIX_BUSY)
 
-        while (frame := self._before_prefix.take()) is not None:
+        def wait_s() -> float:
+            return 0.0 if self._start is None else self._start.wait_s(self._clock())
+
+        while (frame := self._before_prefix.take(wait_s)) is not None:
             self._work("prefix", frame, hand_over)
 
     def _run_suffix(self) -> None:
@@ -272,13 +287,13 @@ class FramePipeline:
             if not self._open:
                 self._drop(frame.number, Drop.CLOSED)
                 return
-            self._working[name] = frame
+            self._begin(name, frame)
         try:
             value = self._stages[name](frame.value)
         except UnusableFrame:
             with self._telling:
                 if self._open:
-                    self._working[name] = None
+                    self._end(name, None)
                     self._drop(frame.number, Drop.UNUSABLE)
             return
         except BaseException as error:  # whatever a stage raises ends the pipeline, and is told
@@ -288,11 +303,23 @@ class FramePipeline:
                 failure.__cause__ = error
                 self._fail(failure)
             return
-        times = replace(frame.times, **{f"{name}_ended": self._clock()})
+        ended = self._clock()
+        times = replace(frame.times, **{f"{name}_ended": ended})
         with self._telling:
             if self._open:
-                self._working[name] = None
+                self._end(name, ended - getattr(times, f"{name}_began"))
                 deliver(_Frame(frame.number, value, times))
+
+    def _begin(self, name: str, frame: _Frame) -> None:
+        self._working[name] = frame
+        if self._start is not None:
+            self._start.began(name, getattr(frame.times, f"{name}_began"))
+
+    def _end(self, name: str, seconds: float | None) -> None:
+        self._working[name] = None
+        if self._start is not None:
+            self._start.ended(name, seconds)
+            self._before_prefix.stir()
 
     def _fail(self, error: PipelineError) -> None:
         if self._open:

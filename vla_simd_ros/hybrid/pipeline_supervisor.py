@@ -22,6 +22,7 @@ from vla_simd_ros.hybrid.frame_pipeline import (
     PipelineCounts,
     PipelineError,
 )
+from vla_simd_ros.hybrid.prefix_start import PrefixStart
 
 
 class Mode(Enum):
@@ -101,6 +102,8 @@ class PipelineSupervisor:
         on_result, on_drop: as of FramePipeline; results are in the order of submission throughout.
         on_failure: called with what failed, in words; from any thread.
         clock: seconds.
+        late_prefix: the first stage begins only so early that its result need not wait, see
+            :mod:`vla_simd_ros.hybrid.prefix_start`.
 
     :meth:`submit` and :meth:`pause` may be called from any thread and do not wait for a stage. The others
     take as long as stages take to be made, and belong to one thread: :meth:`check` does what is due, so it is
@@ -118,7 +121,9 @@ class PipelineSupervisor:
         on_drop: Callable[[int, Drop], None],
         on_failure: Callable[[str], None],
         clock: Callable[[], float],
+        late_prefix: bool = False,
     ) -> None:
+        self._late_prefix = late_prefix
         self._stages: Stages | None = stages
         self._made_for = Mode.PIPELINE
         self._make = {Mode.PIPELINE: make, Mode.FALLBACK: make_fallback}
@@ -319,6 +324,7 @@ class PipelineSupervisor:
             clock=self._clock,
             stall_s=self._settings.stall_s,
             ledger=self._ledger,
+            start=PrefixStart() if self._late_prefix else None,
         )
         return pipeline
 

@@ -26,6 +26,7 @@ class HybridParts:
     policy: HybridPolicy
     mover: CutMover
     restarts: RestartSettings
+    late_prefix: bool
 
 
 class HybridPipeline(PolicyPipeline):
@@ -54,6 +55,7 @@ class HybridPipeline(PolicyPipeline):
             parts.restarts,
             parts.mover,
             self._publish_state,
+            parts.late_prefix,
         )
         self._report = HybridReport(hybrid.supervisor, parts.mover, parts.loader, parts.restarts)
         return hybrid

@@ -58,7 +58,7 @@ class HybridSchedulerNode(PolicyNode):
             f"{settings.options.suffix[0]} on {second} from there; the cut may be after {zone.first} to "
             f"{zone.last} blocks"
         )
-        parts = HybridParts(loader, hybrid, mover, settings.restarts)
+        parts = HybridParts(loader, hybrid, mover, settings.restarts, settings.late_prefix)
         return Loaded(hybrid.policy, hybrid.warm_up, partial(HybridPipeline, parts))
 
 

@@ -23,6 +23,7 @@ from vla_simd_ros.nodes.policy_settings import (
     engine_parameter,
 )
 
+PREFIX_STARTS = ("just_in_time", "at_once")
 _MOST_BLOCKS = 10_000
 _MOST_FRAMES = 1_000_000
 _MIB, _MOST_MIB = 1 << 20, 1 << 30
@@ -115,6 +116,13 @@ PARAMETERS = [
         maximum=_MOST_FRAMES,
     ),
     Param(
+        "prefix_start",
+        "just_in_time",
+        "When the prefix of a frame begins: so that its result need not wait for the suffix, as far as its "
+        "stages' times of lately tell; or as soon as the prefix's executor is free.",
+        choices=PREFIX_STARTS,
+    ),
+    Param(
         "stall_timeout",
         10.0,
         "A stage that works on one frame for longer has failed, seconds.",
@@ -149,11 +157,13 @@ PARAMETERS = [
 
 @dataclass(frozen=True)
 class HybridSettings:
-    """How the policy is loaded, what follows failures, and how the cut moves."""
+    """How the policy is loaded, what follows failures, how the cut moves, and whether the first stage begins
+    only so early that its result need not wait."""
 
     options: HybridOptions
     restarts: RestartSettings
     controller: Mapping[str, Any]
+    late_prefix: bool
 
 
 def hybrid_settings(values: Mapping[str, Any]) -> HybridSettings:
@@ -190,7 +200,8 @@ def hybrid_settings(values: Mapping[str, Any]) -> HybridSettings:
         forgiven=values["restart_forgiven"],
     )
     names = ("margin", "memory")
-    return HybridSettings(options, restarts, {name: values[f"cut_{name}"] for name in names})
+    controller = {name: values[f"cut_{name}"] for name in names}
+    return HybridSettings(options, restarts, controller, values["prefix_start"] == PREFIX_STARTS[0])
 
 
 def _side_of(values: Mapping[str, Any], name: str) -> tuple[str, Side]:

@@ -30,6 +30,7 @@ class HybridWorker:
         restarts: what is a failure, and what follows.
         mover: moves the cut.
         changed: called, from any thread, when there is something new to tell.
+        late_prefix: as of PipelineSupervisor.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class HybridWorker:
         restarts: RestartSettings,
         mover: CutMover,
         changed: Callable[[], None],
+        late_prefix: bool = False,
     ) -> None:
         self._runner = runner
         self._mover = mover
@@ -61,6 +63,7 @@ class HybridWorker:
             on_drop=lambda number, reason: None,  # counted by the supervisor
             on_failure=self._failed,
             clock=time.monotonic,
+            late_prefix=late_prefix,
         )
         """What there is to know of modes, restarts and frames."""
         self._thread = threading.Thread(target=self._run, name="hybrid", daemon=True)
