@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from small_checkpoints import small_options
 from spelling_policy import SpellingPolicy
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
+from vla_simd_ros.decoding.base import DecodingError
 from vla_simd_ros.executors.base import Executable, Late
 from vla_simd_ros.executors.reference_executor import ReferenceExecutor
 from vla_simd_ros.executors.simd_executor import SimdExecutor
@@ -24,6 +28,7 @@ from vla_simd_ros.graph.partition import cut_points, partition, query_blocks
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.hybrid.measure_costs import STEPS, _transfer, held_bytes, measure_costs
 from vla_simd_ros.hybrid.split_search import splits
+from vla_simd_ros.observation import Observation
 
 
 def small_act(folder: Path) -> None:
@@ -174,3 +179,64 @@ def test_where_deliveries_tell_nothing_the_rate_is_that_of_a_copy(
 ) -> None:
     start, rate = _transfer(deliveries, 1)
     assert start >= 0.0 and math.isfinite(rate) and rate > 0.0
+
+
+class Decoding:
+    """A policy on the second side whose decoder takes 7 s of a clock of its own, or finds no actions."""
+
+    action_tokens = object()
+
+    def __init__(self, spells: bool) -> None:
+        self.now, self.queries = 0.0, 0
+        self._spells = spells
+
+    def perf_counter(self) -> float:
+        self.now += 1e-6  # whatever else is measured takes no time to speak of
+        return self.now
+
+    def request(self, observation: Observation) -> Any:
+        return SimpleNamespace(values={})
+
+    @property
+    def executable(self) -> Any:
+        return self
+
+    def run(self, lifetime: Lifetime, values: Mapping[str, Array]) -> dict[str, Array]:
+        self.now += 100.0
+        self.queries += 1
+        return {}
+
+    def actions(self, steps: Any, request: Any, outputs: Mapping[str, Array]) -> None:
+        self.now += 7.0
+        if not self._spells:
+            raise DecodingError("these tokens spell nothing")
+
+
+def token_costs(folder: Path, decoding: Decoding, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], float]:
+    """The names of the blocks and the seconds of the last one, on the clock of ``decoding``."""
+    make_checkpoint("impact_tokens", folder, small_options("impact_tokens"))
+    checkpoint = load_checkpoint(folder)
+    (case,) = random_cases(checkpoint, 1, seed=0)
+    monkeypatch.setattr("vla_simd_ros.hybrid.measure_costs.time", decoding)
+    sides = SimdExecutor(threads=1), SimdExecutor(threads=1)
+    costs = measure_costs(instruct(checkpoint, "go"), case, *sides, 3, decoding=decoding)  # type: ignore[arg-type]
+    return [block.name for block in costs.blocks], costs.blocks[-1].suffix_s
+
+
+def test_the_decoder_that_a_policy_will_have_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding = Decoding(spells=True)
+    names, seconds = token_costs(tmp_path / "policy", decoding, monkeypatch)
+    assert names[-1] == STEPS
+    assert seconds == pytest.approx(7.0, abs=1e-3)
+    assert decoding.queries == 2 + 3
+
+
+def test_tokens_that_spell_nothing_are_read_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding = Decoding(spells=False)
+    _, seconds = token_costs(tmp_path / "policy", decoding, monkeypatch)
+    assert decoding.queries == 1
+    assert seconds < 1e-3, "on a clock that only the decoder turns"

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.cli import split_live
 from vla_simd_ros.cli.arguments import add_decoder, add_int8, add_num_steps, count, decoder_options
@@ -19,6 +19,10 @@ from vla_simd_ros.graph.ir import Tensor
 from vla_simd_ros.hybrid.placement import Placement, PlacementError, Side, assign_cores
 from vla_simd_ros.hybrid.split_search import Resources, Split, best_split, splits
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts, read_costs, write_costs
+
+if TYPE_CHECKING:
+    from vla_simd_ros.executors.base import Executor
+    from vla_simd_ros.inference import Policy
 
 _EXECUTORS = ("torch", "simd")
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -248,7 +252,16 @@ class _Sides:
         policy = instruct(self._checkpoint, self._instruction, self.int8)
         for after in cut_points(policy.compiled):
             self._boundaries[after] = partition(policy.compiled, after).boundary
-        return measure_costs(policy, self._case, self._prefix, self._suffix, self._repeats, say)
+        decoding = self._policy(self._suffix) if policy.decoder is not None else None
+        return measure_costs(policy, self._case, self._prefix, self._suffix, self._repeats, say, decoding)
+
+    def _policy(self, executor: Executor) -> Policy:
+        """The policy on an executor, instructed."""
+        from vla_simd_ros.inference import Policy
+
+        policy = Policy(self._checkpoint, executor, self.int8, decoder=self._decoder)
+        policy.set_instruction(self._instruction)
+        return policy
 
     def crossing(self, after: str) -> str:
         """What crosses a cut, in words."""
@@ -263,11 +276,9 @@ class _Sides:
         from vla_simd_ros.hybrid.measured_pipeline import measure_pipeline
         from vla_simd_ros.hybrid.split_executor import SplitExecutor
         from vla_simd_ros.hybrid.split_policy import SplitPolicy
-        from vla_simd_ros.inference import Policy
 
-        executor, case = SplitExecutor(self._prefix, self._suffix, [after]), self._case
-        policy = Policy(self._checkpoint, executor, self.int8, decoder=self._decoder)
-        policy.set_instruction(self._instruction)
+        case = self._case
+        policy = self._policy(SplitExecutor(self._prefix, self._suffix, [after]))
         request = policy.request(case.observation, noise=case.noise, num_steps=case.num_steps)
         found = measure_pipeline(SplitPolicy(policy, after), request, frames, self._places)
         return [

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.decoding.decoders import DEFAULT_OPTIONS, DecoderOptions
 from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.executors.int8_choice import AUTO, TimesOperations
 from vla_simd_ros.executors.settings import EngineSettings
@@ -52,6 +53,7 @@ class HybridOptions:
     int8: groups of layers in int8; "auto": those that the suffix's engine computes faster so, or the prefix's
         where the suffix has none
     costs: a file of ``vla_simd split --save-costs``; None: measure with so many ``repeats``
+    decoder: that of the action tokens of a policy that has them, whose passes count where costs are measured
     first, last: the dynamic zone in blocks of the prefix; 0: two blocks around the cut
     cut: blocks of the prefix at first; 0: the best one in the zone
     prefix_memory, suffix_memory: bytes that either side may hold, the whole zone included; None: no limit
@@ -68,6 +70,7 @@ class HybridOptions:
     int8: str = ""
     costs: Path | None = None
     repeats: int = 3
+    decoder: DecoderOptions = DEFAULT_OPTIONS
     first: int = 0
     last: int = 0
     cut: int = 0
@@ -197,7 +200,15 @@ class HybridLoader:
         (case,) = random_cases(self._checkpoint, 1, _SEED)
         # Of their own, so that what they hold is free again afterwards.
         prefix, suffix = (self._executor(name, place) for name, place in self._sides())
-        return self.places[1].run(lambda: measure_costs(programs, case, prefix, suffix, options.repeats))
+
+        def measure() -> StageCosts:
+            decoding = None
+            if programs.decoder is not None:
+                decoding = Policy(self._checkpoint, suffix, self.int8, decoder=options.decoder)
+                decoding.set_instruction(_INSTRUCTION)
+            return measure_costs(programs, case, prefix, suffix, options.repeats, decoding=decoding)
+
+        return self.places[1].run(measure)
 
 
 def check_costs(costs: StageCosts, programs: InstructedPolicy, path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from vla_simd_ros.decoding.base import DecodingError
 from vla_simd_ros.executors.base import Executor, Starting
 from vla_simd_ros.fidelity.cases import Case
 from vla_simd_ros.fidelity.programs import InstructedPolicy
@@ -18,6 +19,7 @@ from vla_simd_ros.graph.partition import cut_points, partition, single_blocks
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.graph.storage import plan_storage
 from vla_simd_ros.hybrid.stage_costs import BlockCost, StageCosts
+from vla_simd_ros.inference import Policy
 from vla_simd_ros.machine import cpu_model
 
 _COPIED_BYTES = 16 << 20
@@ -36,12 +38,15 @@ def measure_costs(
     suffix: Executor,
     repeats: int,
     say: Callable[[str], None] = lambda text: None,
+    decoding: Policy | None = None,
 ) -> StageCosts:
     """Run every block alone on both executors, ``repeats`` times each after two first runs, and take the
     median. Where results have to come from a device, a block's time ends when they are computed.
 
     The solver steps of a policy that iterates, or the decoding of action tokens one after the other, stand as
-    one more block, which only the second executor runs.
+    one more block, which only the second executor runs. ``decoding`` is the same policy on it, with the
+    instruction and the decoder that it will have: the passes that this takes count then, as many as they are
+    for ``case``, unless the tokens spell no actions.
     """
     compiled = policy.compiled
     blocks = []
@@ -62,7 +67,8 @@ def measure_costs(
         blocks.append(BlockCost(name, prefix_s, suffix_s, weights, weights, crossing, *held))
         say(f"{name}: {prefix_s * 1e3:.3f} ms on {prefix.isa}, {suffix_s * 1e3:.3f} ms on {suffix.isa}")
     if compiled.programs[Lifetime.STEP].ops:
-        steps_s = _time_steps(policy, suffix, case, repeats)
+        decoded_s = None if decoding is None else _time_decoding(decoding, case, repeats)
+        steps_s = _time_steps(policy, suffix, case, repeats) if decoded_s is None else decoded_s
         blocks.append(BlockCost(STEPS, math.inf, steps_s, 0, _weights(compiled, Lifetime.STEP), 0))
         say(f"{STEPS}: {steps_s * 1e3:.3f} ms on {suffix.isa}")
     transfer_s, transfer_rate = _transfer(deliveries, repeats)
@@ -141,6 +147,23 @@ def _copy_rate(repeats: int) -> float:
     source = np.ones(_COPIED_BYTES, np.uint8)
     target = np.zeros_like(source)
     return _COPIED_BYTES / _median(lambda: np.copyto(target, source), repeats)
+
+
+def _time_decoding(policy: Policy, case: Case, repeats: int) -> float | None:
+    """Median seconds of decoding; None where there is nothing to decode, or no actions come of it."""
+    if policy.action_tokens is None:
+        return None
+    times = []
+    for _ in range(_FIRST_RUNS + repeats):
+        request = policy.request(case.observation)
+        outputs = policy.executable.run(Lifetime.QUERY, request.values)
+        start = time.perf_counter()
+        try:
+            policy.actions(policy.executable, request, outputs)
+        except DecodingError:
+            return None
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[_FIRST_RUNS:])
 
 
 def _time_steps(policy: InstructedPolicy, executor: Executor, case: Case, repeats: int) -> float:

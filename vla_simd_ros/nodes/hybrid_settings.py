@@ -22,6 +22,7 @@ from vla_simd_ros.nodes.policy_settings import (
     SETTINGS,
     engine_parameter,
 )
+from vla_simd_ros.nodes.query_decoding import decoder_options
 
 PREFIX_STARTS = ("just_in_time", "at_once")
 _MOST_BLOCKS = 10_000
@@ -187,6 +188,7 @@ def hybrid_settings(values: Mapping[str, Any]) -> HybridSettings:
         int8=int8_setting(values["precision"], values["int8"]),
         costs=Path(costs) if costs else None,
         repeats=values["cost_repeats"],
+        decoder=decoder_options(values),
         first=values["zone_first"],
         last=values["zone_last"],
         cut=values["cut"],

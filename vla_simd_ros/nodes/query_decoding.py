@@ -83,6 +83,11 @@ _ENDS = {
 }
 
 
+def decoder_options(values: Mapping[str, Any]) -> DecoderOptions:
+    """The decoder that the parameters describe."""
+    return DecoderOptions(**{name: values[name] for name in _OPTIONS})
+
+
 class NotConverged(Exception):
     """A query that ran out of passes or time, and is not to be used as it is."""
 
@@ -132,7 +137,7 @@ class QueryDecoding:
                         f"{param.name}: got {value!r}, but the policy '{self._type}' decodes no tokens"
                     )
         try:
-            self._options(values).make(1, self._clock)
+            decoder_options(values).make(1, self._clock)
         except DecodingError as error:
             raise ParameterError(f"decoder: got '{values['decoder']}': {error}") from None
         return values
@@ -150,7 +155,7 @@ class QueryDecoding:
         """Let ``policy`` decode as it is to now; in the thread that decodes."""
         if not self._decodes:
             return
-        self._applied = self._options(self._values)
+        self._applied = decoder_options(self._values)
         if policy.decoder != self._applied:
             policy.set_decoder(**asdict(self._applied))
 
@@ -167,7 +172,3 @@ class QueryDecoding:
                     "published (accept_unconverged is false)"
                 )
         return HowDecoded(self._applied, decoded)
-
-    @staticmethod
-    def _options(values: Mapping[str, Any]) -> DecoderOptions:
-        return DecoderOptions(**{name: values[name] for name in _OPTIONS})
