@@ -25,7 +25,8 @@ FEW = ["--queries", "4", "--blocks", "2", "--warmup", "1", "--threads", "1"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("bench") / "act"
-    make_checkpoint("act", folder, Options(seed=1, cameras=(Camera("front", 64, 96),), sizes=SMALL))
+    cameras, narrow = (Camera("front", 64, 96),), {"backbone_width": 16}
+    make_checkpoint("act", folder, Options(seed=1, cameras=cameras, sizes=SMALL, settings=narrow))
     return str(folder)
 
 
@@ -98,6 +99,7 @@ def test_kernels_of_a_checkpoint(folder: str, tmp_path: Path, capsys: pytest.Cap
         (["{folder}", "--soak", "5"], "soak of 5 s: expected at least 30 s"),
         (["{folder}", "--queries", "0"], "--queries is 0, expected at least 1"),
         (["{folder}", "--json", "/not/there/r.json"], "there is no folder /not/there"),
+        (["{folder}", "--json", "/"], "cannot write /: it is a folder, expected a file"),
         (["{folder}", "--isa", "mmx"], "mmx"),
         (["{folder}", "--kernels", "--isa", "mmx"], "instruction set 'mmx' is not available here"),
         (["{folder}", "--roofline", "r.png"], "--roofline draws what --kernels measures, expected both"),

@@ -52,7 +52,8 @@ def test_the_bound_follows_the_convolution(folder: Path, capsys: pytest.CaptureF
 @pytest.fixture(scope="module")
 def seeing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("check") / "seeing"
-    make_checkpoint("act", folder, Options(seed=3, cameras=(Camera("top", 64, 96),), sizes=SMALL))
+    cameras, narrow = (Camera("top", 64, 96),), {"backbone_width": 16}
+    make_checkpoint("act", folder, Options(seed=3, cameras=cameras, sizes=SMALL, settings=narrow))
     return folder
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.decoding.base import DecodingError
@@ -174,6 +175,21 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is no number, expected 1 or more")
     return int(text)
+
+
+class OutputError(ValueError):
+    """A file that cannot be written; the text says which and why."""
+
+
+def check_outputs(*paths: Path | None) -> None:
+    """Raise OutputError for a file that could not be written, before anything is computed for it."""
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise OutputError(f"cannot write {path}: it is a folder, expected a file")
+        if not path.absolute().parent.is_dir():
+            raise OutputError(f"cannot write {path}: there is no folder {path.absolute().parent}")
 
 
 def setting_changes(args: argparse.Namespace) -> dict[str, Any]:

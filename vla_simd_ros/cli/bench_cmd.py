@@ -14,6 +14,7 @@ from vla_simd_ros.cli.arguments import (
     add_decoder,
     add_int8,
     add_settings,
+    check_outputs,
     decoder_conditions,
     decoder_options,
     engine_choice,
@@ -165,9 +166,7 @@ def _check(args: argparse.Namespace) -> None:
         if getattr(args, name) is not None and getattr(args, name) < least:
             option = name.replace("_", "-")
             raise BenchmarkError(f"--{option} is {getattr(args, name)}, expected at least {least}")
-    for path in (args.json, args.markdown, args.roofline, args.plot):
-        if path and not path.absolute().parent.is_dir():
-            raise BenchmarkError(f"cannot write {path}: there is no folder {path.absolute().parent}")
+    check_outputs(args.json, args.markdown, args.roofline, args.plot)
     if args.roofline and not args.kernels:
         raise BenchmarkError("--roofline draws what --kernels measures, expected both")
     if args.plot and not args.passes:

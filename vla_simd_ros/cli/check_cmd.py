@@ -11,7 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli.arguments import add_int8, add_num_steps, add_settings, engine_choice, seed
+from vla_simd_ros.cli.arguments import (
+    add_int8,
+    add_num_steps,
+    add_settings,
+    check_outputs,
+    engine_choice,
+    seed,
+)
 from vla_simd_ros.cli.convolution_check import convolution_table
 from vla_simd_ros.cli.int8_check import check_int8
 from vla_simd_ros.fidelity.measure import MAX_RMS
@@ -87,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
     from vla_simd_ros.fidelity.references import ENGINE, references_for
     from vla_simd_ros.policies.registry import define_policy
 
+    check_outputs(args.json)
     checkpoint = load_checkpoint(args.checkpoint)
     if args.reference == ENGINE and not args.int8:
         raise UnavailableReferenceError(

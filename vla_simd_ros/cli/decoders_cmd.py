@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vla_simd_ros.cli.arguments import add_plain_settings, count, plain_changes, seed
+from vla_simd_ros.cli.arguments import add_plain_settings, check_outputs, count, plain_changes, seed
 from vla_simd_ros.decoding.decoders import DEFAULT_SIGMA
 from vla_simd_ros.decoding.parallel import INITIALIZATIONS
 from vla_simd_ros.evaluation.episodes import FIRST_SEED
@@ -94,8 +94,7 @@ def run(args: argparse.Namespace) -> int:
     from vla_simd_ros.evaluation.decoder_tables import tables, to_json
     from vla_simd_ros.policies.registry import define_policy
 
-    if args.json and not args.json.absolute().parent.is_dir():
-        raise EvaluationError(f"cannot write {args.json}: there is no folder {args.json.absolute().parent}")
+    check_outputs(args.json)
     request = StudyRequest(
         teacher=args.teacher,
         consistency=args.consistency,

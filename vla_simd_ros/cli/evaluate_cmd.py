@@ -13,6 +13,7 @@ from vla_simd_ros.cli.arguments import (
     add_decoder,
     add_int8,
     add_settings,
+    check_outputs,
     decoder_conditions,
     seed,
     setting_changes,
@@ -162,9 +163,7 @@ def _add_results(group: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluate and print. Raises `EvaluationError` and `CheckpointError` for what cannot be evaluated."""
     request = request_from(args)
-    for path in (args.json, args.animation):
-        if path and not path.absolute().parent.is_dir():
-            raise EvaluationError(f"cannot write {path}: there is no folder {path.absolute().parent}")
+    check_outputs(args.json, args.animation)
     return _become_nodes(args, request) if args.ros else _evaluate(args, request)
 
 

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vla_simd_ros.cli import split_live
-from vla_simd_ros.cli.arguments import add_decoder, add_int8, add_num_steps, count, decoder_options
+from vla_simd_ros.cli.arguments import (
+    add_decoder,
+    add_int8,
+    add_num_steps,
+    check_outputs,
+    count,
+    decoder_options,
+)
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.graph.ir import Tensor
 from vla_simd_ros.hybrid.placement import Placement, PlacementError, Side, assign_cores
@@ -101,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure or read, and print. Raises CostError where no cut is possible."""
     if args.costs and (args.frames or args.at or args.live):
         raise CostError("--frames, --at and --live need a checkpoint to run, --costs has none")
+    check_outputs(args.save_costs)
     sides = None if args.costs else _Sides(args)
     costs = read_costs(args.costs) if sides is None else sides.costs()
     if args.save_costs:

@@ -15,6 +15,7 @@ from vla_simd_ros.cli.arguments import (
     add_num_steps,
     add_seed,
     add_settings,
+    check_outputs,
     decoder_options,
     setting_changes,
 )
@@ -116,8 +117,7 @@ def _check(args: argparse.Namespace) -> None:
         raise SupplyError("--trace without a checkpoint leaves the window open, expected --window")
     if args.queries < 1:
         raise SupplyError(f"--queries is {args.queries}, expected at least 1")
-    if args.json and not args.json.absolute().parent.is_dir():
-        raise SupplyError(f"cannot write {args.json}: there is no folder {args.json.absolute().parent}")
+    check_outputs(args.json)
 
 
 def _window(asked: int | None, n_action_steps: int, chunk_size: int) -> int:
