@@ -26,7 +26,7 @@ SMALL = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("tune") / "act"
-    cameras, narrow = (Camera("front", 64, 96),), {"backbone_width": 16}
+    cameras, narrow = (Camera("front", 64, 96),), {"backbone_width": 32}
     make_checkpoint("act", folder, Options(seed=1, cameras=cameras, sizes=SMALL, settings=narrow))
     return str(folder)
 
@@ -43,7 +43,7 @@ def test_tiles_for_a_checkpoint_s_widths(
     target.write_text(json.dumps(other | rates))
     assert main(["tune", "--tiles", folder, "--target", str(target), *files]) == 0
     output = capsys.readouterr()
-    assert output.err == "output widths of packed layers: 16, 32, 64, 96, 128, left out: 6\n"
+    assert output.err == "output widths of packed layers: 32, 64, 96, 128, 256, left out: 6\n"
     report = json.loads((tmp_path / "r.json").read_text())
     assert (report["target"]["name"], report["g"]) == ("other", 32)
     assert (tmp_path / "r.md").read_text() == output.out.removesuffix("\n")
