@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2 (./run pytest)")
 
+from vla_simd_ros.nodes import demo_pacing
 from vla_simd_ros.nodes.demo_pacing import PacingResult, format_pacing, pacing_verdicts
 
 STEADY = PacingResult("continuous", 24.0, 240, 100.0, 1000.0, 0, 105.0, 120.0, 150.0, 0.8)
@@ -44,3 +46,25 @@ def test_the_table() -> None:
     ages = ["105.0", "ms", "120.0", "ms", "150.0", "ms"]
     assert table[1].split() == ["continuous", "240", "100.0", "0", *ages, "0.800"]
     assert table[2].split()[0] == "just_in_time"
+
+
+def test_all_runs_go_on_with_one_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its control steps lie to the frames as in the first run; each pacing has an early and a late place."""
+    calls: list[tuple[str, bool]] = []
+
+    class Series:
+        def executor_parameter(self, name: str, default: str) -> str:
+            return default
+
+        def run(self, variation: Any, seconds: float, chunks_before: int, keep_executor: bool) -> str:
+            assert seconds == 7.0 and chunks_before > 50
+            assert variation.policy == {"query_pacing": variation.name}
+            calls.append((variation.name, keep_executor))
+            return f"run {len(calls)}"
+
+    monkeypatch.setattr(demo_pacing, "_result", lambda pacing, runs: (pacing.value, runs))
+    found = demo_pacing.pacing_study(Series(), 7.0)  # type: ignore[arg-type]
+    assert calls == [
+        ("continuous", False), ("just_in_time", True), ("just_in_time", True), ("continuous", True),
+    ]  # fmt: skip
+    assert found == [("continuous", ["run 1", "run 4"]), ("just_in_time", ["run 2", "run 3"])]

@@ -27,6 +27,17 @@ def test_each_event_comes_once() -> None:
     assert [step for step, _ in schedule.until(15)] == [15]
 
 
+def test_the_next_event_is_known_beforehand() -> None:
+    schedule = SensorSchedule({"joints": 100.0, "frames": 30.0})
+    told = []
+    for _ in range(5):
+        due = schedule.next_step
+        assert due is not None and list(schedule.until(due - 1)) == []
+        told.append((due, *(names for _, names in schedule.until(due))))
+    assert told == [(5, ["joints"]), (10, ["joints"]), (15, ["joints"]), (17, ["frames"]), (20, ["joints"])]
+    assert SensorSchedule({}).next_step is None
+
+
 @given(st.floats(0.5, 500.0), st.integers(0, 5000))
 def test_rate_is_kept_on_average_and_no_event_is_early(rate: float, steps: int) -> None:
     due = [step for step, _ in SensorSchedule({"frames": rate}).until(steps)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,18 +69,28 @@ class DemoSeries(DemoRun):
         self._stop_cameras([])
         self._node.ignore_cameras()
 
-    def run(self, variation: Variation, seconds: float, chunks_before: int = 0) -> SeriesRun:
-        """One run of ``seconds``, after its first row and so many chunks. Raises like `DemoRun.execute`."""
+    def run(
+        self, variation: Variation, seconds: float, chunks_before: int = 0, keep_executor: bool = False
+    ) -> SeriesRun:
+        """One run of ``seconds``, after its first row and so many chunks. Raises like `DemoRun.execute`.
+
+        With ``keep_executor`` the executor goes on as it was in the run before, whatever the variation says
+        of it: its control steps then lie to the frames as they did.
+        """
+        parameters = {POLICY: variation.policy, EXECUTOR: variation.executor}
+        if keep_executor:
+            del parameters[EXECUTOR]
         if self._active:
-            self._through("deactivate", "cleanup")
+            self._through(parameters, "deactivate", "cleanup")
         self._active = True
-        for node, values in ((POLICY, variation.policy), (EXECUTOR, variation.executor)):
+        for node, values in parameters.items():
             for name, value in values.items():
                 self._set_parameter(node, name, value)
         recording = self._recording
         recording.begin(self._node.now)
-        self._through("configure", "activate")
-        self._wait_for_a_row()
+        self._through(parameters, "configure", "activate")
+        if not keep_executor:
+            self._wait_for_a_row()
         self._wait(lambda: len(recording.chunks) >= chunks_before, _CHUNKS_S, POLICY, "chunks before the run")
         before = self._group.usage(POLICY).cpu_s
         recording.begin(self._node.now)
@@ -96,8 +106,8 @@ class DemoSeries(DemoRun):
         """A parameter of the executor as it was given to the whole series."""
         return self._settings.parameters.get(EXECUTOR, {}).get(name, default)
 
-    def _through(self, *steps: str) -> None:
-        for node in (POLICY, EXECUTOR):
+    def _through(self, nodes: Iterable[str], *steps: str) -> None:
+        for node in nodes:
             for step in steps:
                 self._transition(node, step, STEPS[step])
 

@@ -88,7 +88,9 @@ class RobotSimNode(Node):
             f"{values['image_height']} by {self._robot.renderer_name}"
         )
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = self.create_timer(1.0 / values["joint_state_rate"], self._on_timer, clock=steady)
+        period_s = 1.0 / values["joint_state_rate"]
+        self._longest_wait_ns = round(period_s * 1e9)
+        self._timer = self.create_timer(period_s, self._on_timer, clock=steady)
         self.create_timer(1.0, self._publish_diagnostics, clock=steady)
 
     def _declare_parameters(self) -> dict[str, Any]:
@@ -126,12 +128,12 @@ class RobotSimNode(Node):
 
     def _on_timer(self) -> None:
         self._tick()
-        # At a fixed period pictures would wait for the next call, those of one rate always as long as others
-        # of their place in the beat of both: whoever looks at every n-th one would see other delays.
+        # At a fixed period a picture would wait for the next call, for a time that repeats with the beat of
+        # both rates: who looks at every n-th picture would always find the same one.
         due = self._schedule.next_step
         assert due is not None  # both rates are positive
         wait_ns = self._pacer.stamp(due * TIMESTEP) - self._now()
-        self._timer.timer_period_ns = max(1, wait_ns)
+        self._timer.timer_period_ns = min(max(1, wait_ns), self._longest_wait_ns)
         self._timer.reset()
 
     def _tick(self) -> None:
