@@ -14,6 +14,7 @@ from vla_simd_ros.executors.convolution import (
     Form,
     expected_cost,
     format_layers,
+    int8_by_winograd,
     parse_layers,
 )
 from vla_simd_ros.executors.convolution_timing import time_convolution
@@ -273,3 +274,22 @@ def test_known_layers_are_not_timed() -> None:
     assert [again.kernel_name(op).split("_")[0] for op in convolutions(policy)] == names
     exact = SimdExecutor(convolution="exact", convolution_layers=executor.convolution_layers)
     assert [exact.kernel_name(op).split("_")[0] for op in convolutions(policy)] == ["winograd2", "conv2d"]
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "channels", "pays"),
+    [(8, 8, 16, True), (120, 160, 64, True), (4, 12, 64, False), (1, 70, 64, False), (8, 8, 15, False)],
+)
+def test_int8_by_winograd_where_tiles_and_channels_are_enough(
+    height: int, width: int, channels: int, pays: bool
+) -> None:
+    builder = Builder()
+    x = builder.input("x", (height, width, channels), DType.F32, Lifetime.QUERY)
+    y = builder.conv2d(
+        x, builder.constant("w", np.ones((8, 3, 3, channels), np.float32)), padding=1, name="y"
+    )
+    builder.output("y", y)
+    (op,) = (op for op in builder.graph().ops if op.kind == "conv2d")
+    assert int8_by_winograd(op, "auto", True) == pays
+    assert not int8_by_winograd(op, "auto", False)
+    assert not int8_by_winograd(op, "direct", True) and not int8_by_winograd(op, "flat", True)

@@ -105,8 +105,9 @@ _SIDES = {
 _FREE = ("auto", "exact", "measured")
 _FEW_PIXELS = 64
 
-# With fewer channels transforms take longer than the products that they save.
-_LEAST_INT8_CHANNELS = 16
+# With fewer channels transforms take longer than the products that they save, and with fewer tiles so does
+# reading the filters, which are four times as many values. Half of a tile's pixels should be in the image.
+_LEAST_INT8_CHANNELS, _LEAST_INT8_TILES, _LEAST_INT8_PIXELS = 16, 4, 8
 
 # The rule's idea of a machine: floating-point operations of products in the time that a byte of filters takes
 # to come from memory, and that transforming a value of one channel takes.
@@ -256,7 +257,11 @@ def int8_by_winograd(op: Op, setting: str, available: bool) -> bool:
     _, height, width, channels = list(op.operands())[1].shape
     walk = Window.of(op.attrs).square
     unit = walk is not None and walk[0] == 1 and op.attrs["dilation"] == 1
-    return (height, width) == (3, 3) and unit and channels >= _LEAST_INT8_CHANNELS
+    if (height, width) != (3, 3) or not unit or channels < _LEAST_INT8_CHANNELS:
+        return False
+    down, across = op.output.shape[:2]
+    tiles = Form(4).tiles(down, across)
+    return tiles >= _LEAST_INT8_TILES and down * across >= _LEAST_INT8_PIXELS * tiles
 
 
 def has_patches(op: Op) -> bool:
