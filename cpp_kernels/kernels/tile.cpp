@@ -169,7 +169,11 @@ VLA_INLINE void dispatch(int64_t rows, const TileArgs& t) {
 template <typename W>
 VLA_INLINE void dispatch_size(int64_t rows, const TileArgs& t) {
   // Of a panel that is half empty, as of a layer with few channels, the other half is left out.
-  if (t.cols <= kTileCols / 2 && t.also == Also::kNothing) return dispatch<W, kTileVecs / 2, 1, kTileRows>(rows, t);
+  constexpr int kHalf = kTileVecs / 2;
+  if constexpr (kHalf > 0) {
+    const bool half_empty = t.cols <= kHalf * Vec::kWidth && t.also == Also::kNothing;
+    if (half_empty) return dispatch<W, kHalf, 1, kTileRows>(rows, t);
+  }
   if (t.upcoming_lines == 1) return dispatch<W, kTileVecs, 1, kTileRows>(rows, t);
   dispatch<W, kTileVecs, kManyLines, kTileRows>(rows, t);
 }

@@ -40,11 +40,12 @@ class SpillCheck:
 
     def _check(self, tile: Tile) -> tuple[str, ...]:
         disassembly = self._build.disassemble(self.object_file(tile))
+        size = f"{tile.rows}, {tile.vectors(self._target)}"
         found = [
             fault
             for lines, weights in itertools.product(FETCHED_LINES, WEIGHTS)
             for fault in faults(
-                hot_loop(disassembly, f"::tile<{tile.rows}, {lines}, {weights}>("), tile, self._target
+                hot_loop(disassembly, f"::tile<{size}, {lines}, {weights}>("), tile, self._target
             )
         ]
         return tuple(dict.fromkeys(found))
