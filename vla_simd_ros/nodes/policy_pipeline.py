@@ -27,7 +27,12 @@ from vla_simd_ros.nodes.injected_delay import InjectedDelay
 from vla_simd_ros.nodes.latched import subscribe_latched
 from vla_simd_ros.nodes.messages import committed_prefix, decoding_fields, stamp, supply_report
 from vla_simd_ros.nodes.observations import Observations
-from vla_simd_ros.nodes.policy_report import observation_status, policy_status, supply_forecast_status
+from vla_simd_ros.nodes.policy_report import (
+    Refusals,
+    observation_status,
+    policy_status,
+    supply_forecast_status,
+)
 from vla_simd_ros.nodes.policy_runner import PolicyRunner, Prediction, Times
 from vla_simd_ros.nodes.policy_settings import (
     JOINT_STATES,
@@ -98,6 +103,7 @@ class PolicyPipeline:
         self._supply = SupplyWatch(1.0 / settings.step_period, settings.window, sampling.takes_fewer_steps)
         self._pacer = QueryPacer(settings.pacing.kind, settings.pacing.threshold)
         self._observations = Observations(settings, policy.spec, self._offer, self._warn)
+        self._refusals = Refusals()
         self._runner = PolicyRunner(
             policy,
             settings,
@@ -204,7 +210,12 @@ class PolicyPipeline:
         uses_joints = self._spec.state_dim > 0
         return [
             observation_status(
-                self._observations, self._settings, uses_joints, self._now_ns(), self._since_ns
+                self._observations,
+                self._settings,
+                self._refusals,
+                uses_joints,
+                self._now_ns(),
+                self._since_ns,
             ),
             policy_status(self._runner, self._instruction, self._missing_instruction()),
             supply_forecast_status(self._supply.verdict),

@@ -15,14 +15,32 @@ FEWER_STEPS = "could take fewer solver steps"
 """Name and values of what a policy node reports of its supply of actions."""
 
 
+class Refusals:
+    """Counts of refused messages, of which each report tells those that are new."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}
+
+    def new(self, of: str, count: int) -> int:
+        """How many of ``count`` have not been told yet; from now on they have."""
+        told, self._told[of] = self._told.get(of, 0), count
+        return count - told
+
+
 def observation_status(
-    observations: Observations, settings: PolicySettings, uses_joints: bool, now_ns: int, since_ns: int
+    observations: Observations,
+    settings: PolicySettings,
+    refusals: Refusals,
+    uses_joints: bool,
+    now_ns: int,
+    since_ns: int,
 ) -> Status:
     """Cameras and joint states: silent ones, refused messages, frames lost on the way.
 
     Args:
         observations: what has been received.
         settings: time limits.
+        refusals: what the reports before this one have told.
         uses_joints: whether the policy takes a joint state.
         now_ns: the present time.
         since_ns: when the node started to listen.
@@ -35,13 +53,16 @@ def observation_status(
         loss = health.loss(name)
         if loss is not None:
             status.add(Level.WARN, loss)
-        if health.unusable and silent_ns <= settings.camera_timeout_ns:
-            status.add(Level.WARN, f"{health.unusable} frames refused, the last one: {health.last_fault}")
+        new = refusals.new(name, health.unusable)
+        if new and silent_ns <= settings.camera_timeout_ns:
+            refused = f"camera '{name}': {new} frames refused since the last report"
+            status.add(Level.WARN, f"{refused}, the last one: {health.last_fault}")
         status.values[f"{name}: frames received"] = health.received
         status.values[f"{name}: frames refused"] = health.unusable
         status.values[f"{name}: delivered share"] = health.delivered_share()
     if uses_joints:
-        _add_joints(status, observations, settings, now_ns, since_ns)
+        new = refusals.new(settings.state_topic, observations.joint_faults)
+        _add_joints(status, observations, settings, new, now_ns, since_ns)
     status.values["sets of frames"] = observations.sets
     if not observations.sets and status.level < Level.ERROR:
         status.add(Level.WARN, "no set of frames whose capture times match within sync_slop yet")
@@ -49,15 +70,20 @@ def observation_status(
 
 
 def _add_joints(
-    status: Status, observations: Observations, settings: PolicySettings, now_ns: int, since_ns: int
+    status: Status,
+    observations: Observations,
+    settings: PolicySettings,
+    new_faults: int,
+    now_ns: int,
+    since_ns: int,
 ) -> None:
     silent_ns = now_ns - (observations.joints_ns if observations.joints_ns is not None else since_ns)
     if silent_ns > settings.joint_timeout_ns:
         status.add(
             Level.ERROR, _silence(settings.state_topic, "message", silent_ns, observations.joint_fault)
         )
-    elif observations.joint_faults:
-        refused = f"{observations.joint_faults} messages of {settings.state_topic} refused"
+    elif new_faults:
+        refused = f"{new_faults} messages of {settings.state_topic} refused since the last report"
         status.add(Level.WARN, f"{refused}, the last one: {observations.joint_fault}")
     status.values["joint states refused"] = observations.joint_faults
 
