@@ -55,6 +55,17 @@ def test_refused_joint_states_are_told_once() -> None:
     assert second.level == Level.OK
 
 
+def test_joint_states_are_told_as_refused_for_as_long_as_there_is_no_other() -> None:
+    observations = received(joints_ns=None, joint_faults=1, joint_fault="'wrist' is missing")
+    refusals = Refusals()
+    for _ in range(2):
+        status = report(observations, refusals)
+        assert status.level == Level.WARN
+        assert "'wrist' is missing" in status.messages[0]
+    observations.joints_ns = NOW
+    assert report(observations, refusals).level == Level.OK
+
+
 def test_a_camera_whose_frames_are_all_refused_is_an_error_until_one_can_be_used() -> None:
     observations, refusals = received(), Refusals()
     observations.health["front"].fault("too small")

@@ -16,15 +16,16 @@ FEWER_STEPS = "could take fewer solver steps"
 
 
 class Refusals:
-    """Counts of refused messages, of which each report tells those that are new."""
+    """Counts of refused messages, of which each report tells those that are new; all of them while there has
+    been nothing else."""
 
     def __init__(self) -> None:
         self._told: dict[str, int] = {}
 
-    def new(self, of: str, count: int) -> int:
-        """How many of ``count`` have not been told yet; from now on they have."""
+    def new(self, of: str, count: int, last_usable_ns: int | None) -> int:
+        """How many of ``count`` are to be told; from now on they have been."""
         told, self._told[of] = self._told.get(of, 0), count
-        return count - told
+        return count if last_usable_ns is None else count - told
 
 
 def observation_status(
@@ -53,7 +54,7 @@ def observation_status(
         loss = health.loss(name)
         if loss is not None:
             status.add(Level.WARN, loss)
-        new = refusals.new(name, health.unusable)
+        new = refusals.new(name, health.unusable, health.last_ns)
         if new and silent_ns <= settings.camera_timeout_ns:
             refused = f"camera '{name}': {new} frames refused since the last report"
             status.add(Level.WARN, f"{refused}, the last one: {health.last_fault}")
@@ -61,7 +62,7 @@ def observation_status(
         status.values[f"{name}: frames refused"] = health.unusable
         status.values[f"{name}: delivered share"] = health.delivered_share()
     if uses_joints:
-        new = refusals.new(settings.state_topic, observations.joint_faults)
+        new = refusals.new(settings.state_topic, observations.joint_faults, observations.joints_ns)
         _add_joints(status, observations, settings, new, now_ns, since_ns)
     status.values["sets of frames"] = observations.sets
     if not observations.sets and status.level < Level.ERROR:
