@@ -1,6 +1,4 @@
-#include "kernels/int8_quantize.hpp"
-#include "kernels/int8_table.hpp"
-#include "kernels/int8_tile.hpp"
+#include "kernels/int8_pack.hpp"
 
 namespace vla::VLA_ISA {
 namespace {
@@ -37,26 +35,14 @@ int64_t int8_packed_bytes(int64_t n, Int8Runs runs) {
 }
 
 void int8_pack(const float* w, int64_t n, Int8Runs runs, std::byte* packed, Range panels) {
-  const int64_t k = runs.runs * runs.run, groups = runs.runs * groups_of(runs.run);
-  for (int64_t p = panels.begin; p < panels.end; ++p) {
-    const Int8Panel panel(packed, groups, p);
-    auto* scales = const_cast<float*>(panel.scales);
-    auto* starts = const_cast<int32_t*>(panel.starts);
-    auto* weights = const_cast<PackedWeight*>(panel.weights);
-    for (int64_t i = 0; i < groups * kGroupWeights; ++i) weights[i] = 0;
-    for (int64_t j = 0; j < kInt8TileCols; ++j) {
-      const int64_t channel = p * kInt8TileCols + j;
-      scales[j] = 0.0f;
-      starts[j] = 0;
-      if (channel >= n) continue;
-      const float* row = w + channel * k;
-      scales[j] = int8_scale(int8_largest(row, {0, k}));
-      // Inputs are off by the zero point, and every sum by that times its weights. Sums wrap, so only the final
-      // value needs to fit.
-      const int64_t excess = kZeroPoint * pack_channel(row, runs, scales[j], j, weights);
-      starts[j] = static_cast<int32_t>(-excess);
-    }
-  }
+  const int64_t groups = runs.runs * groups_of(runs.run);
+  pack_int8_panels(w, n, runs.runs * runs.run, groups, packed, panels,
+                   [&](const float* row, float scale, int64_t j, PackedWeight* weights) {
+                     // Inputs are off by the zero point, and every sum by that times its weights. Sums wrap, so only
+                     // the final value needs to fit.
+                     const int64_t excess = kZeroPoint * pack_channel(row, runs, scale, j, weights);
+                     return static_cast<int32_t>(-excess);
+                   });
 }
 
 }  // namespace vla::VLA_ISA

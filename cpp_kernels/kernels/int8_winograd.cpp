@@ -6,9 +6,7 @@
 // when they are turned back is 24 * 24 = 64 * 9 times the sum. All of it may wrap around 32 bits: times the inverse of
 // nine it is 64 times the sum, modulo 2^32, and so the sum itself as long as that is less than 2^25 in size. It is for
 // kMostChannels, so more of them are summed part by part.
-#include "kernels/int8_quantize.hpp"
-#include "kernels/int8_table.hpp"
-#include "kernels/int8_tile.hpp"
+#include "kernels/int8_pack.hpp"
 
 namespace vla::VLA_ISA {
 namespace {
@@ -284,23 +282,11 @@ int64_t int8_winograd_packed_bytes(int64_t out_c, int64_t in_c) {
 }
 
 void int8_winograd_pack(const float* w, int64_t out_c, int64_t in_c, std::byte* packed, Range panels) {
-  const int64_t groups = panel_groups(in_c), filter = kTaps * kTaps * in_c;
-  for (int64_t p = panels.begin; p < panels.end; ++p) {
-    const Int8Panel panel(packed, groups, p);
-    auto* scales = const_cast<float*>(panel.scales);
-    auto* starts = const_cast<int32_t*>(panel.starts);
-    auto* weights = const_cast<PackedWeight*>(panel.weights);
-    for (int64_t i = 0; i < groups * kGroupWeights; ++i) weights[i] = 0;
-    for (int64_t j = 0; j < kInt8TileCols; ++j) {
-      const int64_t channel = p * kInt8TileCols + j;
-      scales[j] = 0.0f;
-      starts[j] = 0;
-      if (channel >= out_c) continue;
-      const float* row = w + channel * filter;
-      scales[j] = int8_scale(int8_largest(row, {0, filter}));
-      pack_filter(row, in_c, scales[j], j, weights);
-    }
-  }
+  pack_int8_panels(w, out_c, kTaps * kTaps * in_c, panel_groups(in_c), packed, panels,
+                   [&](const float* filter, float scale, int64_t j, PackedWeight* weights) {
+                     pack_filter(filter, in_c, scale, j, weights);
+                     return 0;
+                   });
 }
 
 int64_t int8_winograd_scratch(const Conv2dArgs& c) { return Layout(c).size / static_cast<int64_t>(sizeof(float)); }
