@@ -20,6 +20,15 @@ instruction="turn left at the next crossing"
 limit="${LIMIT_S:-470}"
 started=$SECONDS
 
+cd "$root"
+# Before anything is written: is there what it is all about?
+"$python" -c 'import sys
+try:
+    from vla_simd_ros.executors.torch_device import make_device
+    make_device(sys.argv[1])
+except (ImportError, ValueError) as error:
+    sys.exit(f"bench_hybrid_cuda: {error}: nothing was measured")' "$device"
+cd - >/dev/null
 mkdir -p "$out"
 out="$(cd "$out" && pwd)"
 cd "$root"
@@ -49,7 +58,12 @@ step() {
   fi
 }
 
-vla_simd() { "$python" -m vla_simd_ros.cli "$@"; }
+# checkpoint NAME POLICY [OPTION]...: random weights of a policy, for a step that follows.
+checkpoint() {
+  local name="$1"
+  shift
+  step "$name-checkpoint" "$python" -m vla_simd_ros.cli make-checkpoint "$@" --out "$checkpoints/$name"
+}
 
 # split NAME REPEATS FRAMES LIVE [OPTION]...: one policy's checkpoint NAME.
 split() {
@@ -76,23 +90,23 @@ threads=$((cores > 3 ? cores / 2 : 1))
 
 if [[ -n "${QUICK:-}" ]]; then
   for policy in minddrive orion; do
-    vla_simd make-checkpoint "$policy" --out "$checkpoints/$policy" --image-size 64x128 --decoder-layers 4 \
-      --encoder-layers 3 --set query_config.num_queries=32 >/dev/null
+    checkpoint "$policy" "$policy" --image-size 64x128 --decoder-layers 4 --encoder-layers 3 \
+      --set query_config.num_queries=32
     split "$policy" 1 4 2
   done
   echo "done after $((SECONDS - started)) s: $out"
   exit "$failed"
 fi
-vla_simd make-checkpoint minddrive --out "$checkpoints/minddrive" >/dev/null
+checkpoint minddrive minddrive
 split minddrive 5 30 8
-vla_simd make-checkpoint orion --out "$checkpoints/orion" >/dev/null
+checkpoint orion orion
 split orion 5 30 5
 if [[ "$device" != cpu ]]; then
   # As published, on a device that computes its prefix in a fraction of a second.
-  vla_simd make-checkpoint minddrive --full-size --dtype bf16 --out "$checkpoints/minddrive-full" >/dev/null
+  checkpoint minddrive-full minddrive --full-size --dtype bf16
   split minddrive-full 2 6 10 --gpu-memory 8GiB
   rm -rf "$checkpoints/minddrive-full"
-  vla_simd make-checkpoint smolvla --dtype bf16 --out "$checkpoints/smolvla" >/dev/null
+  checkpoint smolvla smolvla --dtype bf16
   split smolvla 2 6 5
 fi
 

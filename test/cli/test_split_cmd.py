@@ -123,4 +123,4 @@ def test_a_zone_outside_the_policy_is_one_line(tmp_path: Path, capsys: pytest.Ca
     make_checkpoint("act", tmp_path / "act", Options(cameras=(Camera("front", 32, 32),), sizes=sizes))
     arguments = ["split", str(tmp_path / "act"), "--prefix", "simd", "--repeats", "1", "--live", "0.1"]
     assert main([*arguments, "--zone", "3:99"]) == 2
-    assert "the last cut is after 99 blocks" in capsys.readouterr().err
+    assert "zone_last is 99, expected 1 to" in capsys.readouterr().err

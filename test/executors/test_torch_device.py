@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,8 +73,10 @@ class Cuda:
     def stream(self, stream: Stream) -> Iterator[None]:
         outer, self.current = self.current, stream.name
         self.record.append((stream.name, "work"))
-        yield
-        self.current = outer
+        try:
+            yield
+        finally:
+            self.current = outer
 
     def CUDAGraph(self) -> Any:
         return Graph(self)
@@ -142,7 +146,7 @@ def test_both_ways_give_the_reference_s_results(torch: Any, device: Any) -> None
     for where in ("cpu", device):
         executable = loaded(torch, where)
         assert isinstance(executable, Starting)
-        for _ in range(3):  # launched, recorded, replayed
+        for _ in range(3):  # launched and recorded, replayed, replayed
             for name, value in outputs(executable).items():
                 np.testing.assert_allclose(value, expected[name], rtol=1e-12, atol=1e-12)
 
@@ -201,7 +205,7 @@ def test_buffers_of_frames_that_were_dropped_are_used_again(torch: Any, device: 
     assert all(late.wait() is not None for late in held)
 
 
-def test_a_program_is_recorded_the_second_time_and_then_replayed(torch: Any, device: Any, cuda: Cuda) -> None:
+def test_a_program_is_launched_and_recorded_and_then_replayed(torch: Any, device: Any, cuda: Cuda) -> None:
     executable = loaded(torch, device)
     counts: list[Callable[[], int]] = [
         lambda kind=kind: [what for _, what in cuda.record].count(kind)  # type: ignore[misc]
@@ -211,7 +215,7 @@ def test_a_program_is_recorded_the_second_time_and_then_replayed(torch: Any, dev
     for _ in range(4):
         executable.run(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
         found.append(tuple(count() for count in counts))
-    assert found == [(0, 0), (1, 1), (1, 2), (1, 3)]
+    assert found == [(1, 0), (1, 1), (1, 2), (1, 3)]
     assert ("computing", "replay") in cuda.record
 
 
@@ -225,6 +229,88 @@ def test_a_program_that_cannot_be_recorded_is_launched(torch: Any, device: Any, 
         np.testing.assert_allclose(value, expected[name], rtol=1e-12, atol=1e-12)
     assert all("capturing" in reason for reason in executable.unrecorded.values())
     assert ("computing", "replay") not in cuda.record
+
+
+class Elsewhere:
+    """A device whose memory is not the host's: PyTorch's meta tensors, which have shapes and no values."""
+
+    name = "elsewhere"
+
+    def place(self, value: Any) -> Any:
+        return value.to("meta")
+
+    def inlet(self, target: Any) -> Callable[[Any], None]:
+        return lambda value: None
+
+    def recorded(self, work: Callable[[], None]) -> None:
+        return None
+
+    def compute(self, work: Callable[[], None]) -> None:
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.utils._pytree import tree_leaves
+
+        class Watch(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+            def __torch_dispatch__(
+                self, operation: Any, types: Any, given: Any = (), named: Any = None
+            ) -> Any:
+                results = operation(*given, **(named or {}))
+                for result in tree_leaves(results):
+                    where = getattr(result, "device", None)
+                    assert where is None or where.type == "meta" or not result.dim(), operation
+                return results
+
+        with Watch():
+            work()
+
+
+def test_operations_compute_where_their_operands_are(torch: Any) -> None:
+    """Nothing is made on the host, and no value is asked for, which a recording could not wait for."""
+    from operation_samples import SAMPLES, sample_policy
+
+    from vla_simd_ros.executors.torch_executor import TorchExecutor
+
+    for name in SAMPLES:
+        executable = TorchExecutor(device=Elsewhere()).load(sample_policy(name)[0])  # type: ignore[arg-type]
+        executable.again(Lifetime.QUERY)
+
+
+def test_what_a_thread_sets_up_is_there_when_its_work_is_recorded(
+    torch: Any, device: Any, cuda: Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As libraries do: a thread that has not computed before cannot begin to in a recording."""
+    ready: list[int] = []
+    compute, recorded = device.compute, device.recorded
+
+    def computing(work: Callable[[], None]) -> None:
+        ready.append(threading.get_ident())
+        compute(work)
+
+    def recording(work: Callable[[], None]) -> Any:
+        assert threading.get_ident() in ready
+        return recorded(work)
+
+    monkeypatch.setattr(device, "compute", computing)
+    monkeypatch.setattr(device, "recorded", recording)
+    executable = loaded(torch, device)
+    executable.run(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+    with ThreadPoolExecutor(1) as other:
+        other.submit(executable.run, Lifetime.EPISODE, INPUTS[Lifetime.EPISODE]).result()
+    assert len(set(ready)) == 2
+    assert [what for _, what in cuda.record].count("replay") == 1
+
+
+def test_a_recording_that_fails_leaves_the_thread_its_stream(torch: Any, device: Any, cuda: Cuda) -> None:
+    executable = loaded(torch, device)
+
+    @contextmanager
+    def graph(*given: Any, **named: Any) -> Iterator[None]:
+        cuda.current = "computing"  # and what ends the recording raises before it puts that back
+        yield
+        raise RuntimeError("operation failed due to a previous error during capture")
+
+    cuda.graph = graph  # type: ignore[method-assign, assignment]
+    executable.run(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+    assert cuda.current == "host" and executable.unrecorded
 
 
 def test_policies_share_constants_on_a_device(torch: Any, device: Any) -> None:

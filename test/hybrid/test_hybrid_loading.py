@@ -51,9 +51,9 @@ def options(folder: Path | None = None, **changes: Any) -> HybridOptions:
     [
         ({}, 1, 5, 3),
         ({"cut": 5}, 3, 5, 5),
-        ({"first": 4}, 4, 5, 4),
-        ({"first": 2, "last": 2}, 2, 2, 2),
-        ({"last": 2}, 1, 2, 2),
+        ({"zone_first": 4}, 4, 5, 4),
+        ({"zone_first": 2, "zone_last": 2}, 2, 2, 2),
+        ({"zone_last": 2}, 1, 2, 2),
     ],
 )
 def test_the_zone_is_what_was_asked_for_or_lies_around_the_best_cut(
@@ -67,10 +67,10 @@ def test_the_zone_is_what_was_asked_for_or_lies_around_the_best_cut(
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"last": 6}, "the last cut is after 6 blocks, expected 1 to 5"),
-        ({"first": 4, "last": 2}, "the zone is 4 to 2 blocks"),
-        ({"first": 2, "last": 3, "cut": 5}, "the zone is 2 to 3 blocks and the cut 5, expected first, cut"),
-        ({"cut": -1}, "the cut cut is after -1 blocks"),
+        ({"zone_last": 6}, "zone_last is 6, expected 1 to 5, the blocks of a prefix"),
+        ({"zone_first": 4, "zone_last": 2}, "zone_first is 4 and zone_last 2, expected the first not behind"),
+        ({"zone_first": 2, "zone_last": 3, "cut": 5}, "cut is 5, expected 2 to 3, the zone"),
+        ({"cut": -1}, "cut is -1, expected 1 to 5"),
     ],
 )
 def test_a_zone_that_cannot_be_is_refused(asked: dict[str, int], words: str) -> None:
@@ -79,8 +79,8 @@ def test_a_zone_that_cannot_be_is_refused(asked: dict[str, int], words: str) -> 
 
 
 def test_a_block_that_runs_on_one_side_only_stays_there() -> None:
-    with pytest.raises(CostError, match="the zone is 1 to 3 blocks, but the cut after 1 cannot be"):
-        plan_zone(costs_of(list("abcdef"), on_one_side="b"), NAMES, options(first=1, last=3))
+    with pytest.raises(CostError, match="zone_first is 1 and zone_last 3, but the cut after 1 blocks"):
+        plan_zone(costs_of(list("abcdef"), on_one_side="b"), NAMES, options(zone_first=1, zone_last=3))
     with pytest.raises(CostError, match="one block only"):
         plan_zone(SIX, (), options())
 
@@ -91,10 +91,12 @@ def test_a_side_holds_no_more_than_it_may() -> None:
     assert (zone.first, zone.last, zone.cut) == (1, 3, 3)
     zone = plan_zone(SIX, NAMES, options(suffix_memory=500))
     assert (zone.first, zone.last, zone.cut) == (4, 5, 4)
-    with pytest.raises(CostError, match="the cut after 4 cannot be: the prefix's memory is limited"):
-        plan_zone(SIX, NAMES, options(prefix_memory=350, last=4))
-    with pytest.raises(CostError, match=r"no split is possible: .*memory is limited"):
+    with pytest.raises(CostError, match="the cut after 4 blocks cannot be: the prefix's memory is limited"):
+        plan_zone(SIX, NAMES, options(prefix_memory=350, zone_last=4))
+    with pytest.raises(CostError, match=r"prefix_memory is .* MiB, expected at least the 0\.0 MiB that"):
         plan_zone(SIX, NAMES, options(prefix_memory=50))
+    with pytest.raises(CostError, match=r"no split is possible: the suffix's .*; the prefix's .*is limited"):
+        plan_zone(SIX, NAMES, options(prefix_memory=250, suffix_memory=450))
 
 
 def test_the_zone_ends_where_a_block_cannot_change_sides() -> None:
@@ -178,6 +180,10 @@ def test_costs_of_a_file_are_those_of_the_policy(folder: Path, measured: Measure
         CostError, match=r"other\.json: has the costs of the blocks a, b, c, d, e, f; the policy"
     ):
         HybridLoader(options(folder, costs=tmp_path / "other.json"), CORES)
+    wider = [replace(block, prefix_bytes=2 * block.prefix_bytes) for block in read.costs.blocks]
+    write_costs(replace(read.costs, blocks=tuple(wider)), tmp_path / "wider.json")
+    with pytest.raises(CostError, match=r"wider\.json: the blocks have .* the costs of another one"):
+        HybridLoader(options(folder, costs=tmp_path / "wider.json"), CORES)
 
 
 def test_the_zone_is_resident_on_both_sides(measured: Measured) -> None:
@@ -190,7 +196,7 @@ def test_the_zone_is_resident_on_both_sides(measured: Measured) -> None:
 
 
 def test_cores_that_cannot_be_are_refused_before_anything_is_loaded() -> None:
-    with pytest.raises(PlacementError, match="are not there"):
+    with pytest.raises(PlacementError, match=r"prefix_cpus has \[9999\]"):
         HybridLoader(options(Path("nowhere"), prefix=("simd", Side((9999,)))), CORES)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +29,7 @@ from vla_simd_ros.graph.ir import Array, Lifetime, Tensor
 from vla_simd_ros.graph.partition import cut_points, partition, query_blocks
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.hybrid.measure_costs import STEPS, _transfer, held_bytes, measure_costs
+from vla_simd_ros.hybrid.placement import Placement
 from vla_simd_ros.hybrid.split_search import splits
 from vla_simd_ros.observation import Observation
 
@@ -129,6 +132,29 @@ def test_what_a_device_computes_is_measured_apart_from_its_delivery(tmp_path: Pa
         # The instruction's program, then twice the query's.
         assert executable.calls == ["run"] * 3 + ["again"] * 3 + ["deliver"] * 3
     assert costs.transfer_s >= 0.0 and costs.transfer_rate > 0.0
+
+
+class PlacedExecutor(ReferenceExecutor):
+    """Notes how far the thread that loads a block stands back."""
+
+    def __init__(self) -> None:
+        super().__init__(np.float32)
+        self.nice: set[int] = set()
+
+    def load(self, compiled: CompiledPolicy, beside: Executable | None = None) -> Any:
+        self.nice.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return super().load(compiled)
+
+
+def test_either_side_is_measured_where_it_will_run(tmp_path: Path) -> None:
+    small_act(tmp_path / "policy")
+    checkpoint = load_checkpoint(tmp_path / "policy")
+    (case,) = random_cases(checkpoint, 1, seed=0)
+    prefix, suffix = PlacedExecutor(), PlacedExecutor()
+    here, nice = tuple(os.sched_getaffinity(0)), os.getpriority(os.PRIO_PROCESS, 0)
+    places = Placement(here, min(18, nice + 1)), Placement(here, min(19, nice + 2))
+    measure_costs(instruct(checkpoint, ""), case, prefix, suffix, 1, places=places)
+    assert (prefix.nice, suffix.nice) == ({places[0].nice}, {places[1].nice})
 
 
 def test_a_side_holds_its_weights_and_activations(tmp_path: Path) -> None:

@@ -37,13 +37,14 @@ def test_a_single_core_is_shared() -> None:
 @pytest.mark.parametrize(
     ("prefix", "suffix", "reserved", "words"),
     [
-        (Side((1, 2)), Side((2, 3)), (), r"both have the CPUs \[2\]"),
-        (Side((9,)), Side(), (), r"the prefix's CPUs \[9\] are not there, expected some of \[0"),
-        (Side(), Side((1,)), (1,), r"the suffix's CPUs \[1\] are reserved"),
-        (Side((1,), 2), Side(), (), r"the prefix has 1 CPUs \[1\] for 2 threads"),
-        (Side(threads=4), Side(threads=5), (), r"the suffix has 4 CPUs \[4, 5, 6, 7\] for 5 threads"),
-        (Side(), Side(threads=8), (), r"the prefix has 0 CPUs \[\] for its threads"),
-        (Side(), Side(), EIGHT, "are all of"),
+        (Side((1, 2)), Side((2, 3)), (), r"prefix_cpus and suffix_cpus both have \[2\]"),
+        (Side((9,)), Side(), (), r"prefix_cpus has \[9\], expected some of \[0"),
+        (Side(), Side((1,)), (1,), r"suffix_cpus has \[1\], which reserved_cpus has too"),
+        (Side((1,), 2), Side(), (), r"prefix_threads is 2, but the CPUs left for it are \[1\]"),
+        (Side(threads=4), Side(threads=5), (), r"suffix_threads is 5, but the CPUs left .* \[4, 5, 6, 7\]"),
+        (Side(), Side(threads=8), (), r"the prefix needs a CPU, but the CPUs left for it are \[\]"),
+        (Side(), Side(), EIGHT, r"reserved_cpus has \[0, .*, all of \[0"),
+        (Side(), Side(), (99999,), r"reserved_cpus has \[99999\], expected CPUs that this machine has"),
     ],
 )
 def test_what_cannot_be_is_said(prefix: Side, suffix: Side, reserved: Any, words: str) -> None:
@@ -86,6 +87,22 @@ def test_a_thread_and_those_it_starts_run_where_they_were_put() -> None:
     assert place.run(work) == "done"
     assert seen == [({here[-1]}, place.nice)] * 2
     assert sorted(os.sched_getaffinity(0)) == here, "this thread stays where it is"
+
+
+def test_a_process_that_stands_back_farther_is_not_brought_forward() -> None:
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def nested() -> int:
+        Placement(tuple(os.sched_getaffinity(0)), min(19, nice + 1)).take()
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    farther = Placement(tuple(os.sched_getaffinity(0)), min(19, nice + 3))
+    assert farther.run(nested) == farther.nice
+
+
+def test_what_this_process_may_not_use_can_be_reserved() -> None:
+    """As in a cpuset: the machine has the CPU 0, which is not available here."""
+    assert assign_cores((900, 901), (0,), Side(), Side()) == ((900,), (901,))
 
 
 def test_what_is_raised_there_is_raised_here() -> None:

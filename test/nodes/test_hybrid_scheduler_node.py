@@ -55,9 +55,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def costs_by_hand(folder: Path, path: Path) -> Path:
-    """Every block takes a millisecond on either side, and so do all steps together."""
+    """Every block takes a millisecond on either side, and so do all steps together; a side holds 100 bytes
+    for each of its blocks."""
     compiled = instruct(load_checkpoint(folder), "go").compiled
-    blocks = [BlockCost(name, 1e-3, 1e-3, 100, 100, 8) for name in query_blocks(compiled)]
+    names = query_blocks(compiled)
+    blocks = [
+        BlockCost(name, 1e-3, 1e-3, 0, 0, 8, 100 * before, 100 * (len(names) - before))
+        for before, name in enumerate(names, 1)
+    ]
     if compiled.programs[Lifetime.STEP].ops:
         blocks.append(BlockCost(STEPS, math.inf, 1e-3, 0, 100, 0))
     write_costs(StageCosts(tuple(blocks), 0.0, 1e9, source="by hand"), path)

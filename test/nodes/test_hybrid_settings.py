@@ -37,7 +37,7 @@ def test_both_sides_and_what_is_kept_for_others() -> None:
     assert options.suffix == ("simd", Side((), 3))
     assert (options.reserved, options.nice, options.costs) == ((6, 7), 5, Path("costs.json"))
     assert options.engine.changed() == {"waiting": "passive"}
-    assert (options.first, options.last, options.cut, options.int8) == (2, 5, 3, "all")
+    assert (options.zone_first, options.zone_last, options.cut, options.int8) == (2, 5, 3, "all")
 
 
 @pytest.mark.parametrize(

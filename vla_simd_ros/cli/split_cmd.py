@@ -261,7 +261,9 @@ class _Sides:
         for after in cut_points(policy.compiled):
             self._boundaries[after] = partition(policy.compiled, after).boundary
         decoding = self._policy(self._suffix) if policy.decoder is not None else None
-        return measure_costs(policy, self._case, self._prefix, self._suffix, self._repeats, say, decoding)
+        return measure_costs(
+            policy, self._case, self._prefix, self._suffix, self._repeats, say, decoding, self._places
+        )
 
     def _policy(self, executor: Executor) -> Policy:
         """The policy on an executor, instructed."""

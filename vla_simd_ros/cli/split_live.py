@@ -124,8 +124,8 @@ def _loader(
             suffix=("simd", Side(threads=args.cpu_threads or 1)),
             int8=int8,
             costs=file,
-            first=zone[0],
-            last=zone[1],
+            zone_first=zone[0],
+            zone_last=zone[1],
         )
         return HybridLoader(options, os.sched_getaffinity(0))
 

@@ -180,7 +180,8 @@ class CudaDevice:
         recording = self._cuda.graph(
             graph, pool=self._pool, stream=self._computing, capture_error_mode="thread_local"
         )
-        with recording:
+        # The stream around it, which a recording that fails would not give back to the thread.
+        with self._cuda.stream(self._computing), recording:
             work()
         replay: Work = graph.replay
         return replay

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -127,7 +128,7 @@ class TorchExecutable:
         self._dtype = dtype
         self._states = states
         self._device = device
-        self._floating = torch.empty(0, dtype=dtype).numpy().dtype
+        self._floating = np.dtype(str(dtype).removeprefix("torch."))
         self._modules = {
             lifetime: ProgramModule(program, compiled.constants, _results(program), dtype, constants)
             for lifetime, program in compiled.programs.items()
@@ -139,7 +140,6 @@ class TorchExecutable:
             for program in compiled.programs.values()
             for tensor in program.inputs.values()
         }
-        self._warm: set[Lifetime] = set()
         self._recorded: dict[Lifetime, Work] = {}
         self._unrecorded: dict[Lifetime, str] = {}
         self._ran: set[Lifetime] = set()
@@ -176,7 +176,13 @@ class TorchExecutable:
     def again(self, lifetime: Lifetime) -> None:
         """Compute a program from the inputs that are there."""
         with torch.inference_mode():
-            self._device.compute(self._work(self._compiled.programs[lifetime]))
+            recorded = self._recorded.get(lifetime)
+            if recorded is not None:
+                self._device.compute(recorded)
+                return
+            work = self._work(self._compiled.programs[lifetime])
+            self._device.compute(work)
+            self._record(lifetime, work)
 
     def deliver(self, lifetime: Lifetime) -> Late:
         """Send a program's outputs to the host."""
@@ -194,31 +200,30 @@ class TorchExecutable:
         return self._device.read(self._buffers[tensor])
 
     def _work(self, program: Program) -> Work:
-        """What a program does from buffers to buffers. It is recorded when it runs for the second time: the
-        first one lets libraries choose their kernels."""
-        lifetime = program.lifetime
+        """What a program does from buffers to buffers."""
+        module = self._modules[program.lifetime]
+        states = [self._state(use.state) for use in program.states]
+        given = [*(self._buffers[t] for t in (*program.inputs.values(), *program.uses)), *states]
+        kept = [*(self._buffers[t] for t in program.provides), *states]
 
         def work() -> None:
-            given = [self._buffers[t] for t in (*program.inputs.values(), *program.uses)]
-            states = [self._state(use.state) for use in program.states]
-            results = self._modules[lifetime](*given, *states)
-            kept = [*(self._buffers[t] for t in program.provides), *states]
-            for place, value in zip(kept, results, strict=True):
+            for place, value in zip(kept, module(*given), strict=True):
                 place.copy_(value)
 
-        if lifetime in self._recorded:
-            return self._recorded[lifetime]
-        if program.ops and lifetime in self._warm and lifetime not in self._unrecorded:
-            try:
-                recorded = self._device.recorded(work)
-            except RuntimeError as error:
-                self._unrecorded[lifetime] = str(error)
-                recorded = None
-            if recorded is not None:
-                self._recorded[lifetime] = recorded
-                return recorded
-        self._warm.add(lifetime)
         return work
+
+    def _record(self, lifetime: Lifetime, work: Work) -> None:
+        """Record what has just been launched, to be replayed from now on. It is done in the same thread: what
+        libraries set up when a thread first calls them they cannot set up in a recording."""
+        if not self._compiled.programs[lifetime].ops or lifetime in self._unrecorded:
+            return
+        try:
+            recorded = self._device.recorded(work)
+        except RuntimeError as error:
+            self._unrecorded[lifetime] = str(error)
+            return
+        if recorded is not None:
+            self._recorded[lifetime] = recorded
 
     def _state(self, state: KeyValueState) -> torch.Tensor:
         if state not in self._states:
@@ -512,7 +517,7 @@ def _cached_attention(op: Op, inputs: Sequence[Any], dtype: torch.dtype) -> torc
     seen = torch.arange(state.shape[0], device=positions.device) <= positions.unsqueeze(1)
     state = torch.where(seen.any(dim=0).unsqueeze(1), state, 0)
     keys, values = state.chunk(2, dim=1)
-    bias = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, -torch.inf)
+    bias = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, -torch.inf)
     return _attend(op, q, keys, values, bias)
 
 

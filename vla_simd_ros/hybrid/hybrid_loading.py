@@ -17,10 +17,10 @@ from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.int8_groups import group_names
 from vla_simd_ros.graph.ir import Lifetime
-from vla_simd_ros.graph.partition import cut_points, query_blocks
+from vla_simd_ros.graph.partition import cut_points, query_blocks, single_blocks
 from vla_simd_ros.hybrid.cut_controller import ControllerSettings, CutController
 from vla_simd_ros.hybrid.hybrid_policy import HybridPolicy, WholePolicy
-from vla_simd_ros.hybrid.measure_costs import STEPS, measure_costs
+from vla_simd_ros.hybrid.measure_costs import STEPS, measure_costs, weight_bytes
 from vla_simd_ros.hybrid.placement import Placement, Side, assign_cores
 from vla_simd_ros.hybrid.split_executor import SplitExecutor
 from vla_simd_ros.hybrid.split_search import Resources, Split, best_split, predict, splits
@@ -34,6 +34,9 @@ _INSTRUCTION = "go"
 _SEED = 0
 _AROUND = 2
 """Blocks on either side of the best cut that the dynamic zone reaches where nothing is said."""
+
+_OF_ANOTHER = 0.05
+"""Share by which weights differ from those that costs tell of, where these are another policy's."""
 
 MakeExecutor = Callable[[str, EngineSettings], Executor]
 
@@ -54,7 +57,7 @@ class HybridOptions:
         where the suffix has none
     costs: a file of ``vla_simd split --save-costs``; None: measure with so many ``repeats``
     decoder: that of the action tokens of a policy that has them, whose passes count where costs are measured
-    first, last: the dynamic zone in blocks of the prefix; 0: two blocks around the cut
+    zone_first, zone_last: the dynamic zone in blocks of the prefix; 0: two blocks around the cut
     cut: blocks of the prefix at first; 0: the best one in the zone
     prefix_memory, suffix_memory: bytes that either side may hold, the whole zone included; None: no limit
     """
@@ -71,8 +74,8 @@ class HybridOptions:
     costs: Path | None = None
     repeats: int = 3
     decoder: DecoderOptions = DEFAULT_OPTIONS
-    first: int = 0
-    last: int = 0
+    zone_first: int = 0
+    zone_last: int = 0
     cut: int = 0
     prefix_memory: int | None = None
     suffix_memory: int | None = None
@@ -206,13 +209,16 @@ class HybridLoader:
             if programs.decoder is not None:
                 decoding = Policy(self._checkpoint, suffix, self.int8, decoder=options.decoder)
                 decoding.set_instruction(_INSTRUCTION)
-            return measure_costs(programs, case, prefix, suffix, options.repeats, decoding=decoding)
+            return measure_costs(
+                programs, case, prefix, suffix, options.repeats, decoding=decoding, places=self.places
+            )
 
         return self.places[1].run(measure)
 
 
 def check_costs(costs: StageCosts, programs: InstructedPolicy, path: Path) -> None:
-    """Raise CostError unless ``costs`` are those of the blocks of ``programs``."""
+    """Raise CostError unless ``costs`` are those of the blocks of ``programs``; weights of 0 bytes are not
+    known, and those of another instruction are nearly the same."""
     compiled = programs.compiled
     steps = [STEPS] if compiled.programs[Lifetime.STEP].ops else []
     expected = [*query_blocks(compiled), *steps]
@@ -220,6 +226,13 @@ def check_costs(costs: StageCosts, programs: InstructedPolicy, path: Path) -> No
     if found != expected:
         raise CostError(
             f"{path}: has the costs of the blocks {', '.join(found)}; the policy has {', '.join(expected)}"
+        )
+    weights = sum(weight_bytes(alone, Lifetime.QUERY) for _, alone in single_blocks(compiled))
+    told = sum(block.prefix_bytes for block in costs.blocks)
+    if told and abs(told - weights) > _OF_ANOTHER * weights:
+        raise CostError(
+            f"{path}: the blocks have {told / 2**20:.1f} MiB of weights, expected the policy's, "
+            f"{weights / 2**20:.1f} MiB: these are the costs of another one"
         )
 
 
@@ -230,27 +243,39 @@ def plan_zone(costs: StageCosts, names: Sequence[str], options: HybridOptions) -
     """
     if not names:
         raise CostError("the policy has one block only, expected one that can be cut")
-    first, last = options.first or 1, options.last or len(names)
-    for name, value in (("first", first), ("last", last), ("cut", options.cut or first)):
+    first, last = options.zone_first or 1, options.zone_last or len(names)
+    for name, value in (("zone_first", first), ("zone_last", last), ("cut", options.cut or first)):
         if not 1 <= value <= len(names):
-            raise CostError(f"the {name} cut is after {value} blocks, expected 1 to {len(names)}")
-    if first > last or (options.cut and not first <= options.cut <= last):
-        raise CostError(
-            f"the zone is {first} to {last} blocks and the cut {options.cut or 'the best one'}, "
-            "expected first, cut and last in order"
-        )
+            raise CostError(f"{name} is {value}, expected 1 to {len(names)}, the blocks of a prefix")
+    if first > last:
+        raise CostError(f"zone_first is {first} and zone_last {last}, expected the first not behind the last")
+    if options.cut and not first <= options.cut <= last:
+        raise CostError(f"cut is {options.cut}, expected {first} to {last}, the zone")
     allowed = Resources(options.prefix_memory, options.suffix_memory, first=first, last=last)
     candidates = splits(costs, allowed)[1 : len(names) + 1]
+    _check_memory(candidates[first - 1 : last], options)
     cut = options.cut or best_split(candidates).blocks
-    first = options.first or _farthest(candidates, cut, -1)
-    last = options.last or _farthest(candidates, cut, 1)
+    first = options.zone_first or _farthest(candidates, cut, -1)
+    last = options.zone_last or _farthest(candidates, cut, 1)
     for split in candidates[first - 1 : last]:
         if split.obstacles:
             raise CostError(
-                f"the zone is {first} to {last} blocks, but the cut after {split.blocks} cannot be: "
-                f"{'; '.join(split.obstacles)}"
+                f"zone_first is {first} and zone_last {last}, but the cut after {split.blocks} blocks cannot "
+                f"be: {'; '.join(split.obstacles)}"
             )
     return Zone(first, last, cut, tuple(names[first - 1 : last]))
+
+
+def _check_memory(candidates: Sequence[Split], options: HybridOptions) -> None:
+    """Raise CostError for a side that may hold less than it does with any of the cuts."""
+    for side in ("prefix", "suffix"):
+        limit = getattr(options, f"{side}_memory")
+        least = min(getattr(split, f"{side}_bytes") for split in candidates)
+        if limit is not None and limit < least:
+            raise CostError(
+                f"{side}_memory is {limit / 2**20:g} MiB, expected at least the {least / 2**20:.1f} MiB that "
+                f"the {side} holds"
+            )
 
 
 def _farthest(candidates: Sequence[Split], cut: int, step: int) -> int:

@@ -6,6 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -18,13 +19,14 @@ from vla_simd_ros.graph.memory import plan_arena
 from vla_simd_ros.graph.partition import cut_points, partition, single_blocks
 from vla_simd_ros.graph.programs import CompiledPolicy
 from vla_simd_ros.graph.storage import plan_storage
+from vla_simd_ros.hybrid.placement import Placement
 from vla_simd_ros.hybrid.stage_costs import BlockCost, StageCosts
 from vla_simd_ros.inference import Policy
 from vla_simd_ros.machine import cpu_model
 
 _COPIED_BYTES = 16 << 20
 _FIRST_RUNS = 2
-"""The second one records a program for a device, those that follow replay it."""
+"""The first one records a program for a device, those that follow replay it."""
 
 
 STEPS = "steps"
@@ -39,6 +41,7 @@ def measure_costs(
     repeats: int,
     say: Callable[[str], None] = lambda text: None,
     decoding: Policy | None = None,
+    places: tuple[Placement, Placement] | None = None,
 ) -> StageCosts:
     """Run every block alone on both executors, ``repeats`` times each after two first runs, and take the
     median. Where results have to come from a device, a block's time ends when they are computed.
@@ -46,7 +49,7 @@ def measure_costs(
     The solver steps of a policy that iterates, or the decoding of action tokens one after the other, stand as
     one more block, which only the second executor runs. ``decoding`` is the same policy on it, with the
     instruction and the decoder that it will have: the passes that this takes count then, as many as they are
-    for ``case``, unless the tokens spell no actions.
+    for ``case``, unless the tokens spell no actions. Blocks run in ``places``, if given, as they will.
     """
     compiled = policy.compiled
     blocks = []
@@ -55,11 +58,12 @@ def measure_costs(
     whole = held_bytes(compiled)
     deliveries: list[tuple[int, float]] = []
     for name, alone in single_blocks(compiled):
-        prefix_s, results, delivery_s = _time(alone, prefix, given, repeats)
-        suffix_s, _, _ = _time(alone, suffix, given, repeats)
+        on_prefix, on_suffix = (partial(_time, alone, each, given, repeats) for each in (prefix, suffix))
+        prefix_s, results, delivery_s = on_prefix() if places is None else places[0].run(on_prefix)
+        suffix_s, _, _ = on_suffix() if places is None else places[1].run(on_suffix)
         given |= results
         deliveries.append((sum(value.nbytes for value in results.values()), delivery_s))
-        weights = _weights(alone, Lifetime.QUERY)
+        weights = weight_bytes(alone, Lifetime.QUERY)
         crossing, held = 0, (whole, 0)
         if name in possible:
             cut = partition(compiled, name)
@@ -69,7 +73,7 @@ def measure_costs(
     if compiled.programs[Lifetime.STEP].ops:
         decoded_s = None if decoding is None else _time_decoding(decoding, case, repeats)
         steps_s = _time_steps(policy, suffix, case, repeats) if decoded_s is None else decoded_s
-        blocks.append(BlockCost(STEPS, math.inf, steps_s, 0, _weights(compiled, Lifetime.STEP), 0))
+        blocks.append(BlockCost(STEPS, math.inf, steps_s, 0, weight_bytes(compiled, Lifetime.STEP), 0))
         say(f"{STEPS}: {steps_s * 1e3:.3f} ms on {suffix.isa}")
     transfer_s, transfer_rate = _transfer(deliveries, repeats)
     return StageCosts(
@@ -86,7 +90,7 @@ def _described(executor: Executor) -> str:
     return f"{executor.isa} with {executor.threads} threads" if executor.threads else executor.isa
 
 
-def _weights(compiled: CompiledPolicy, lifetime: Lifetime) -> int:
+def weight_bytes(compiled: CompiledPolicy, lifetime: Lifetime) -> int:
     """Bytes of the constants of one program; those of the instruction's are not any block's."""
     return sum(tensor.nbytes for tensor in compiled.programs[lifetime].constants)
 

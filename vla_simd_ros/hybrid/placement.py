@@ -22,7 +22,8 @@ class PlacementError(ValueError):
 
 @dataclass(frozen=True)
 class Placement:
-    """The cores of a thread, and its nice level: 0 as the process has it, up to 19 for all others first."""
+    """The cores of a thread, and its nice level, up to 19 for all others first; where the process itself
+    stands back farther, as it does."""
 
     cpus: tuple[int, ...]
     nice: int = 0
@@ -33,8 +34,9 @@ class Placement:
         if getattr(self._taken, "done", False):
             return
         os.sched_setaffinity(0, self.cpus)
-        if self.nice:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self.nice)
+        thread = threading.get_native_id()
+        if self.nice > os.getpriority(os.PRIO_PROCESS, thread):
+            os.setpriority(os.PRIO_PROCESS, thread, self.nice)
         self._taken.done = True
 
     def run(self, make: Callable[[], T]) -> T:
@@ -77,7 +79,7 @@ def assign_cores(
     for name, side in (("prefix", prefix), ("suffix", suffix)):
         _check(name, side, free, reserved)
     if both := sorted(set(prefix.cpus) & set(suffix.cpus)):
-        raise PlacementError(f"the prefix and the suffix both have the CPUs {both}, expected different ones")
+        raise PlacementError(f"prefix_cpus and suffix_cpus both have {both}, expected different CPUs")
     if len(free) == 1 and not prefix.cpus and not suffix.cpus:
         return (free[0],), (free[0],)
     rest = [cpu for cpu in free if cpu not in prefix.cpus and cpu not in suffix.cpus]
@@ -86,9 +88,10 @@ def assign_cores(
     second = suffix.cpus or tuple(rest[-suffix.threads :])
     for name, side, cpus in (("prefix", prefix, first), ("suffix", suffix, second)):
         if not cpus or len(cpus) < side.threads:
+            wanted = f"{name}_threads is {side.threads}" if side.threads else f"the {name} needs a CPU"
             raise PlacementError(
-                f"the {name} has {len(cpus)} CPUs {list(cpus)} for {side.threads or 'its'} threads: of "
-                f"{sorted(available)}, {sorted(reserved)} are reserved and the other side has the rest"
+                f"{wanted}, but the CPUs left for it are {list(cpus)}: of {sorted(available)}, reserved_cpus "
+                f"has {sorted(reserved)} and the other side the rest"
             )
     return first, second
 
@@ -101,19 +104,24 @@ def _uncounted(rest: int, suffix: Side) -> int:
 
 
 def _free(available: Collection[int], reserved: Collection[int]) -> list[int]:
+    # What this process may not use, as in a cpuset, can be reserved all the same; but a number that no CPU
+    # has is another one's that was meant.
+    unknown = [cpu for cpu in reserved if cpu not in available and not (_TOPOLOGY / f"cpu{cpu}").exists()]
+    if unknown and _TOPOLOGY.exists():
+        raise PlacementError(f"reserved_cpus has {sorted(unknown)}, expected CPUs that this machine has")
     free = [cpu for cpu in by_core(available) if cpu not in reserved]
     if not free:
         raise PlacementError(
-            f"the reserved CPUs {sorted(reserved)} are all of {sorted(available)}, expected some to be left"
+            f"reserved_cpus has {sorted(reserved)}, all of {sorted(available)}, expected some to be left"
         )
     return free
 
 
 def _check(name: str, side: Side, free: Sequence[int], reserved: Collection[int]) -> None:
     if kept := sorted(set(side.cpus) & set(reserved)):
-        raise PlacementError(f"the {name}'s CPUs {kept} are reserved, expected others")
+        raise PlacementError(f"{name}_cpus has {kept}, which reserved_cpus has too, expected others")
     if missing := sorted(set(side.cpus) - set(free)):
-        raise PlacementError(f"the {name}'s CPUs {missing} are not there, expected some of {sorted(free)}")
+        raise PlacementError(f"{name}_cpus has {missing}, expected some of {sorted(free)}")
 
 
 def by_core(cpus: Collection[int], topology: Path = _TOPOLOGY) -> list[int]:

@@ -126,7 +126,7 @@ def _obstacles(split: Split, allowed: Resources) -> list[str]:
             found.append(f"a block cannot run on the {side}'s side")
         limit, needed = getattr(allowed, f"{side}_memory"), getattr(split, f"{side}_bytes")
         if limit is not None and needed > limit:
-            found.append(f"the {side}'s memory is limited to {limit / 2**30:.2f} GiB")
+            found.append(f"the {side}'s memory is limited to {limit / 2**20:.1f} MiB")
     if allowed.first is not None and split.blocks < allowed.first:
         found.append(f"the prefix has at least {allowed.first} blocks")
     if allowed.last is not None and split.blocks > allowed.last:
