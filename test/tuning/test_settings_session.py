@@ -8,7 +8,7 @@ import pytest
 from vla_simd_ros.benchmarks.consistency import Pair, Verdict
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
-from vla_simd_ros.executors.convolution import parse_layers
+from vla_simd_ros.executors.convolution_forms import parse_layers
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.graph.int8_groups import int8_groups

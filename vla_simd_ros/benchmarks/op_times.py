@@ -10,7 +10,8 @@ from vla_simd_ros.benchmarks.kernels import AloneTime
 from vla_simd_ros.benchmarks.profile import OpTime
 from vla_simd_ros.benchmarks.work import NO_WORK, op_work
 from vla_simd_ros.executors.base import Executable
-from vla_simd_ros.executors.convolution import FIXED_CONVOLUTIONS
+from vla_simd_ros.executors.convolution import convolution_shape
+from vla_simd_ros.executors.convolution_forms import FIXED_CONVOLUTIONS
 from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.executors.simd_executor import RecordTime, SimdExecutor
 from vla_simd_ros.fidelity.cases import Case
@@ -53,11 +54,8 @@ class ProfiledPolicy:
         programs = self._compiled.programs.values()
         op = next(op for program in programs for op in program.ops if op.output.name == name)
         found: dict[str, AloneTime] = {}
-        setting, names = (
-            ("convolution", FIXED_CONVOLUTIONS) if op.kind == "conv2d" else ("linear", ("direct", "auto"))
-        )
-        for value in names:
-            executor = self._executor(self._settings.but(**{setting: value}))
+        for choice in _choices(op):
+            executor = self._executor(self._settings.but(**choice))
             algorithm = algorithm_of(executor.kernel_name(op), self.isa)
             if algorithm not in found:
                 ms = self._alone_ms(executor, op, repeats)
@@ -78,6 +76,15 @@ class ProfiledPolicy:
         executable = executor.load(single)
         executable.run(Lifetime.QUERY, inputs)
         return executable.shortest_ms(Lifetime.QUERY, inputs, repeats)
+
+
+def _choices(op: Op) -> list[dict[str, str]]:
+    """Settings that compute ``op`` by each of its algorithms. Patches are stored only where Winograd's method
+    competes: a convolution without it has no choice."""
+    if op.kind != "conv2d":
+        return [{"linear": name} for name in ("direct", "auto")]
+    left_out = "flat" if convolution_shape(op) is None else ""
+    return [{"convolution": name} for name in FIXED_CONVOLUTIONS if name != left_out]
 
 
 class _Asked:

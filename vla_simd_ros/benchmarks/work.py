@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import astuple, dataclass
 
-from vla_simd_ros.executors.convolution import DIRECT, Form, winograd_form
+from vla_simd_ros.executors.convolution import winograd_form
+from vla_simd_ros.executors.convolution_forms import DIRECT, Form
 from vla_simd_ros.graph.cost import op_cost
 from vla_simd_ros.graph.int8 import INT8, precision_of
 from vla_simd_ros.graph.ir import Lifetime, Op, Tensor

@@ -13,14 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vla_simd_ros.executors.convolution import (
-    CONVOLUTIONS,
-    DEFAULT_CONVOLUTION,
-    EXACT_CONVOLUTIONS,
-    ConvolutionShape,
-    Form,
-    parse_layers,
-)
+from vla_simd_ros.executors.convolution import CONVOLUTIONS, DEFAULT_CONVOLUTION, EXACT_CONVOLUTIONS
+from vla_simd_ros.executors.convolution_forms import ConvolutionShape, Form, parse_layers
 from vla_simd_ros.executors.linear import EXACT_LINEARS, LINEARS
 
 MOST_THREADS = 1024
@@ -139,7 +133,7 @@ class EngineSettings:
     convolution: str = _field(
         DEFAULT_CONVOLUTION,
         "algorithm of convolutions: direct; flat, which stores all patches first; or, where they are 3x3 or "
-        "7x7, Winograd's method; auto chooses for each layer by a fixed rule, exact the "
+        "7x7, Winograd's method; auto chooses for each layer by a rule fitted to measurements, exact the "
         "same among those that round no more than direct, measured the fastest when it is loaded",
         *CONVOLUTIONS,
     )
@@ -191,8 +185,8 @@ def keep_exact(changes: Mapping[str, Any]) -> dict[str, Any]:
             raise SettingError(f"{name}={exact[name]!r}: {expected}")
     expected = f"expected one of {', '.join(EXACT_CONVOLUTIONS)} with exact"
     for shape, form in _layers(exact.get("convolution_layers", "")).items():
-        if form.side and form.name not in EXACT_CONVOLUTIONS:
-            raise SettingError(f"convolution_layers: {shape} has '{form.name}', {expected}")
+        if form.algorithm not in EXACT_CONVOLUTIONS:
+            raise SettingError(f"convolution_layers: {shape} has '{form.algorithm}', {expected}")
     return exact
 
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 import vla_simd_ros._engine as _engine
-from vla_simd_ros.executors.convolution import DIRECT, Form
+from vla_simd_ros.executors.convolution_forms import DIRECT, Form
 from vla_simd_ros.executors.identity_cache import IdentityCache
 from vla_simd_ros.graph.ir import Array, KeyValueState, LazyArray
 

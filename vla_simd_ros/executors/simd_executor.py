@@ -12,7 +12,8 @@ import numpy as np
 
 import vla_simd_ros._engine as _engine
 from vla_simd_ros.executors.base import Cancelled, Executable, InputError, check_inputs, check_order
-from vla_simd_ros.executors.convolution import ConvolutionChoice, format_layers, parse_layers
+from vla_simd_ros.executors.convolution import ConvolutionChoice
+from vla_simd_ros.executors.convolution_forms import format_layers, parse_layers
 from vla_simd_ros.executors.convolution_timing import time_convolution
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.executors.simd_constants import EngineConstants
@@ -58,7 +59,7 @@ class SimdExecutor:
         self._constants = EngineConstants(self._engine, self.settings.weight_storage == "auto")
         timed = partial(time_convolution, self._engine)
         known = parse_layers(self.settings.convolution_layers)
-        self._convolutions = ConvolutionChoice(self.settings.convolution, timed, known)
+        self._convolutions = ConvolutionChoice(self.settings.convolution, self._engine.tile, timed, known)
 
     @property
     def isa(self) -> str:

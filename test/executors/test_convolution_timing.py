@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from vla_simd_ros import _engine
+from vla_simd_ros.executors import convolution_timing
+from vla_simd_ros.executors.convolution_forms import DIRECT, FLAT, ConvolutionShape, Form
+from vla_simd_ros.executors.convolution_timing import time_convolution
+
+SHAPE = ConvolutionShape(height=9, width=14, channels=20, filters=24, kernel=3, stride=1, padding=1)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        SHAPE,
+        ConvolutionShape(height=1, width=1, channels=1, filters=1, kernel=3, stride=1, padding=1),
+        ConvolutionShape(height=20, width=20, channels=3, filters=8, kernel=7, stride=2, padding=3),
+    ],
+)
+def test_every_algorithm_is_timed(shape: ConvolutionShape) -> None:
+    times = time_convolution(_engine.Engine(threads=2), shape, shape.forms)
+    assert list(times) == list(shape.forms) and all(0 < ms < 1000 for ms in times.values())
+
+
+def test_turns_alternate_and_the_hopeless_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[Form] = []
+    # A disturbance of the second turn meets what is timed then, and the shortest of all counts.
+    script = {DIRECT: iter([3.0, 9.0, 2.9, 3.1]), FLAT: iter([8.0]), Form(4): iter([3.5, 2.0, 9.0, 2.1])}
+
+    class Timed:
+        def __init__(self, engine: object, shape: object, form: Form, other: object) -> None:
+            self._form = form
+
+        def run_ms(self) -> float:
+            turns.append(self._form)
+            return next(script[self._form])
+
+    monkeypatch.setattr(convolution_timing, "_Timed", Timed)
+    times = time_convolution(_engine.Engine(threads=1), SHAPE, tuple(script))
+    assert times == {DIRECT: 2.9, FLAT: 8.0, Form(4): 2.0}
+    a, b = DIRECT, Form(4)
+    assert turns == [a, FLAT, b, b, a, a, b, b, a]
+
+
+def test_filters_beyond_the_caches_are_timed_after_other_memory_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(convolution_timing, "_EVICTING_BYTES", 1 << 12)
+    monkeypatch.setattr(convolution_timing, "_NEAR_BYTES", 1 << 15)
+    read: list[int] = []
+
+    class Other:
+        def __init__(self, count: int) -> None:
+            self.count = count
+
+        def max(self) -> None:
+            read.append(self.count)
+
+    monkeypatch.setattr(convolution_timing.np, "ones", Other)
+    small, large = DIRECT, Form(4)  # 24 filters of 20 channels: 17 and 130 KB in panels
+    time_convolution(_engine.Engine(threads=1, isa="portable"), SHAPE, (small,))
+    assert read == []
+    time_convolution(_engine.Engine(threads=1, isa="portable"), SHAPE, (large,))
+    assert set(read) == {512} and len(read) == 4
