@@ -20,13 +20,18 @@ SHAPE = ConvolutionShape(height=9, width=14, channels=20, filters=24, kernel=3, 
 )
 def test_every_algorithm_is_timed(shape: ConvolutionShape) -> None:
     times = time_convolution(_engine.Engine(threads=2), shape, shape.forms)
-    assert list(times) == list(shape.forms) and all(0 < ms < 1000 for ms in times.values())
+    assert list(times) == list(shape.forms)
+    assert all(3 <= len(turns) <= 6 and min(turns) > 0 for turns in times.values())
 
 
 def test_turns_alternate_and_the_hopeless_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[Form] = []
-    # A disturbance of the second turn meets what is timed then, and the shortest of all counts.
-    script = {DIRECT: iter([3.0, 9.0, 2.9, 3.1]), FLAT: iter([8.0]), Form(4): iter([3.5, 2.0, 9.0, 2.1])}
+    script = {
+        DIRECT: [3.0, 9.0, 2.9, 3.1, 3.0, 3.0],
+        FLAT: [9.0, 9.0, 8.0],
+        Form(4): [3.5, 9.9, 2.0, 2.0, 2.1, 2.0],
+    }
+    left = {form: iter(times) for form, times in script.items()}
 
     class Timed:
         def __init__(self, engine: object, shape: object, form: Form, other: object) -> None:
@@ -34,13 +39,12 @@ def test_turns_alternate_and_the_hopeless_are_left_out(monkeypatch: pytest.Monke
 
         def run_ms(self) -> float:
             turns.append(self._form)
-            return next(script[self._form])
+            return next(left[self._form])
 
     monkeypatch.setattr(convolution_timing, "_Timed", Timed)
-    times = time_convolution(_engine.Engine(threads=1), SHAPE, tuple(script))
-    assert times == {DIRECT: 2.9, FLAT: 8.0, Form(4): 2.0}
-    a, b = DIRECT, Form(4)
-    assert turns == [a, FLAT, b, b, a, a, b, b, a]
+    assert time_convolution(_engine.Engine(threads=1), SHAPE, tuple(script)) == script
+    a, b, c = script
+    assert turns == [a, b, c, c, b, a, a, b, c, c, a, a, c, c, a]
 
 
 def test_filters_beyond_the_caches_are_timed_after_other_memory_was_read(
@@ -62,4 +66,4 @@ def test_filters_beyond_the_caches_are_timed_after_other_memory_was_read(
     time_convolution(_engine.Engine(threads=1, isa="portable"), SHAPE, (small,))
     assert read == []
     time_convolution(_engine.Engine(threads=1, isa="portable"), SHAPE, (large,))
-    assert set(read) == {512} and len(read) == 4
+    assert read == [512] * 6
