@@ -189,7 +189,7 @@ def test_a_stage_that_raises_is_reported_and_nothing_comes_after(
     bench.pipeline.submit("a")
     bench.record.wait(lambda: bool(bench.record.failures))
     (failure,) = bench.record.failures
-    assert str(failure) == f"the {bad} failed on frame 0: no memory left"
+    assert str(failure) == f"the {bad} failed on frame 0: {error.__name__}: no memory left"
     assert isinstance(failure.__cause__, error)
     assert bench.record.drops == [(0, Drop.FAILED)]
     with pytest.raises(PipelineError, match="the pipeline is closed"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -221,6 +222,28 @@ def test_a_stage_that_is_stuck_is_left_and_others_are_made(stage: str) -> None:
     bench.released.set()
     bench.frame()
     assert [result.number for result in bench.results] == [1]
+
+
+@pytest.mark.parametrize("stage", ["prefix", "suffix"])
+def test_what_was_left_to_a_stuck_stage_is_freed_when_it_comes_back(stage: str) -> None:
+    bench = Bench(IMPATIENT)
+    bench.run()
+    bench.faults[stage] = ["stuck"]
+    bench.supervisor.submit("frame 0")
+    bench.wait_entered(stage)
+    bench.later(0.1)
+    bench.later(0.6)
+    bench.frame()
+    assert not bench.made[0].closed
+    bench.released.set()
+    until = time.monotonic() + PATIENCE_S
+    while not bench.made[0].closed and time.monotonic() < until:
+        bench.supervisor.check()
+        time.sleep(0.001)
+    assert bench.made[0].closed and not bench.made[1].closed
+    bench.frame()
+    assert [result.value[1] for result in bench.results] == ["pipeline 1"] * 2
+    assert bench.supervisor.close(PATIENCE_S)
 
 
 def test_failures_in_a_row_lead_to_others_and_to_the_fallback_with_longer_pauses(bench: Bench) -> None:

@@ -297,7 +297,7 @@ class FramePipeline:
                     self._drop(frame.number, Drop.UNUSABLE)
             return
         except BaseException as error:  # whatever a stage raises ends the pipeline, and is told
-            told = str(error) or type(error).__name__
+            told = _told(error)
             with self._telling:
                 failure = PipelineError(f"the {name} failed on frame {frame.number}: {told}")
                 failure.__cause__ = error
@@ -344,3 +344,11 @@ class FramePipeline:
     def _drop(self, number: int, reason: Drop) -> None:
         self._ledger.dropped(reason)
         self._on_drop(number, reason)
+
+
+def _told(error: BaseException) -> str:
+    """An error in words: the text of a RuntimeError says it all, that of others goes with their kind."""
+    text, kind = str(error), type(error).__name__
+    if not text:
+        return kind
+    return text if type(error) is RuntimeError else f"{kind}: {text}"

@@ -139,7 +139,7 @@ class PipelineSupervisor:
         self._running: FramePipeline | None = None
         self._ending: FramePipeline | None = None
         self._ending_failed = False
-        self._abandoned: list[FramePipeline] = []
+        self._abandoned: list[tuple[FramePipeline, Stages | None]] = []
         self._prepare: Prepare | None = None
         self._restart_at: float | None = None
         self._failures = 0
@@ -221,7 +221,9 @@ class PipelineSupervisor:
             raise
 
     def check(self) -> None:
-        """Find stages that stall; start again what failed, when its pause is over."""
+        """Find stages that stall; start again what failed, when its pause is over; free what was left to
+        threads that have come back."""
+        self._free_abandoned()
         with self._lock:
             running, due, prepare = self._running, self._restart_at, self._prepare
         if running is not None:
@@ -242,7 +244,17 @@ class PipelineSupervisor:
         if at_rest and self._stages is not None:
             self._stages.close()
         self._stages = None
-        return at_rest and all(pipeline.ended() for pipeline in self._abandoned)
+        self._free_abandoned()
+        return at_rest and not self._abandoned
+
+    def _free_abandoned(self) -> None:
+        still = []
+        for pipeline, stages in self._abandoned:
+            if not pipeline.ended():
+                still.append((pipeline, stages))
+            elif stages is not None:
+                stages.close()
+        self._abandoned = still
 
     def _shut(self) -> None:
         with self._lock:
@@ -280,8 +292,8 @@ class PipelineSupervisor:
         """Stages of the present mode that no thread is in; None where there are none now."""
         ending, self._ending = self._ending, None
         if ending is not None and not ending.ended(self._settings.stall_s):
-            # Its thread may never come back: what it computes with is left to it.
-            self._abandoned.append(ending)
+            # Its thread may never come back: what it computes with is left to it until then.
+            self._abandoned.append((ending, self._stages))
             self._stages = None
             if self._made_for is Mode.FALLBACK:
                 self._stop("it does not end")
