@@ -44,6 +44,9 @@ def test_fewer_threads_are_slower_below_saturation() -> None:
         ({"transfer_rate": 0.0}, "transfer_rate is 0.0"),
         ({"saturation": 1.5}, "saturation is 1.5"),
         ({"suffix_threads": 0}, "suffix_threads is 0"),
+        ({"prefix_base_bytes": -1}, "prefix_base_bytes is -1, expected 0 or more"),
+        ({"whole_bytes": -1}, "whole_bytes is -1, expected 0 or more"),
+        ({"blocks": (replace(LAYER, name="a\x1b[31m"),)}, r"a block's name is 'a\\x1b\[31m', expected one"),
     ],
 )
 def test_costs_that_cannot_be_are_refused(change: dict[str, Any], message: str) -> None:
@@ -57,7 +60,9 @@ def test_costs_that_cannot_be_are_refused(change: dict[str, Any], message: str) 
         ({"format": 2}, "expected an object with 'format': 1"),
         ({"blocks": None}, "'blocks' is missing or no list"),
         ({"blocks": [3]}, r"blocks\[0\]: expected an object"),
-        ({"blocks": [{"name": "a"}]}, r"blocks\[0\]: .*missing"),
+        ({"blocks": [{"name": "a"}]}, r"blocks\[0\]: 'prefix_s' is missing"),
+        ({"transfer_s": 10**400}, "the costs: 'transfer_s' is 1000+, expected float"),
+        ({"whole_bytes": 10**400}, "the costs: 'whole_bytes' is 1000+, expected int"),
         ({"transfer_rate": "fast"}, "the costs: 'transfer_rate' is 'fast', expected float"),
         ({"suffix_threads": True}, "'suffix_threads' is True, expected int"),
         ({"colour": 1}, "'colour' is unknown, expected: blocks"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 FORMAT = 1
+_LARGEST = 2**62
+"""Of whole numbers: JSON has some that are more than any memory, and than floating point can say."""
 
 
 class CostError(ValueError):
@@ -70,9 +72,12 @@ class StageCosts:
         for name in names:
             if names.count(name) > 1:
                 raise CostError(f"block '{name}' is there twice")
+            if not name.isprintable():
+                raise CostError(f"a block's name is {name!r}, expected one that can be printed")
         for block in self.blocks:
             _check_block(block)
-        _not_negative("transfer_s", self.transfer_s)
+        for field in ("transfer_s", "prefix_base_bytes", "suffix_base_bytes", "whole_bytes"):
+            _not_negative(field, getattr(self, field))
         if not self.transfer_rate > 0.0:
             raise CostError(f"transfer_rate is {self.transfer_rate}, expected a positive number")
         if not 0.0 < self.saturation <= 1.0:
@@ -170,10 +175,10 @@ def _record(kind: type[Any], values: Any, where: str) -> Any:
             raise CostError(f"{where}: '{name}' is unknown, expected: {', '.join(kinds)}")
         if not _fits(value, kinds[name]):
             raise CostError(f"{where}: '{name}' is {value!r}, expected {kinds[name]}")
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise CostError(f"{where}: {error}") from None
+    missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in values]
+    if missing:
+        raise CostError(f"{where}: '{missing[0]}' is missing")
+    return kind(**values)
 
 
 def _fits(value: Any, kind: str) -> bool:
@@ -181,5 +186,7 @@ def _fits(value: Any, kind: str) -> bool:
         return isinstance(value, str)
     if kind in ("int", "float"):
         accepted = (int,) if kind == "int" else (int, float)
-        return isinstance(value, accepted) and not isinstance(value, bool)
+        if not isinstance(value, accepted) or isinstance(value, bool):
+            return False
+        return isinstance(value, float) or abs(value) <= _LARGEST
     return isinstance(value, Sequence)
