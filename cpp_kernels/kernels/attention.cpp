@@ -2,14 +2,11 @@
 // summed; the few queries whose scores that does not fit meet the keys a second time.
 #include "kernels/attention_tile.hpp"
 #include "kernels/attention_weights.hpp"
+#include "kernels/relative_weights.hpp"
 #include "kernels/table.hpp"
 
 namespace vla::VLA_ISA {
 namespace {
-
-// Weights relative to the first key's are at least one together. They are used up to this sum, beyond which their
-// products with large values of V might not be finite.
-constexpr float kLeastTotal = 0.5f, kLargestTotal = 0x1.0p60f;
 
 void fetch_query(const float* q, int64_t dim) {
   for (int64_t c = 0; c < dim; c += 16) prefetch_far(q + c);
@@ -56,7 +53,7 @@ void attend(const QueryTile& t) {
   QueryTile others = t;
   others.rows = 0;
   for (int64_t r = 0; r < t.rows; ++r) {
-    if (!(kLeastTotal <= totals[r] && totals[r] <= kLargestTotal)) others.query[others.rows++] = t.query[r];
+    if (!is_usable(totals[r])) others.query[others.rows++] = t.query[r];
   }
   if (others.rows == 0) return;
   load_queries(others);

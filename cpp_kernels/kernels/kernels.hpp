@@ -376,6 +376,12 @@ struct KernelTable {
   void (*attention_pack)(const AttentionArgs&, int64_t kv_head, float* packed);
   void (*attention)(const AttentionArgs&, int64_t head, Range queries, const float* packed, float* scratch);
 
+  // The same for few queries, with K and V where they lie. `queries` begins at a multiple of the vector width and ends at
+  // one or with the last query.
+  bool (*attention_unpacked_fits)(const AttentionArgs&);
+  int64_t (*attention_unpacked_scratch)(const AttentionArgs&);  // floats per thread
+  void (*attention_unpacked)(const AttentionArgs&, int64_t head, Range queries, float* scratch);
+
   // The same from packed K and V in three steps, each of which reads what the one before left of the same queries: a
   // matrix of all scores of the head, its size in floats.
   int64_t (*attention_scores_size)(const AttentionArgs&);

@@ -22,6 +22,11 @@ struct Lanes {
     front.load(p);
     back = vla::VLA_ISA::load(p + kAt);
   }
+  // Vectors that are `apart` values apart.
+  VLA_INLINE void load(const float* p, int64_t apart) {
+    front.load(p, apart);
+    back = vla::VLA_ISA::load(p + (N - 1) * apart);
+  }
   VLA_INLINE void store(float* p) const {
     front.store(p);
     vla::VLA_ISA::store(p + kAt, back);
@@ -66,6 +71,7 @@ struct Lanes<0> {
   VLA_INLINE void clear() {}
   template <typename W>
   VLA_INLINE void load(const W*) {}
+  VLA_INLINE void load(const float*, int64_t) {}
   VLA_INLINE void store(float*) const {}
   template <typename Value>
   VLA_INLINE void multiply_add(Value, const Lanes&) {}

@@ -27,14 +27,14 @@ VLA_INLINE Vec exp(Vec x) {
 // lowest eight bits are the exponent field of that power of two.
 constexpr float kToExponent = 0x1.8p23f + 127.0f;
 
-// 2^x for |x| <= 1/2, times the power of two whose exponent field `shifted` ends in.
-VLA_INLINE Vec exp2_of_parts(Vec x, Vec shifted) {
-  Vec p = splat(0x1.5bba14p-10f);  // (2^x - 1) / x, relative to 2^x within 9.2e-8
-  p = fma(p, x, splat(0x1.3cea88p-7f));
-  p = fma(p, x, splat(0x1.c6b752p-5f));
-  p = fma(p, x, splat(0x1.ebf9bcp-3f));
-  p = fma(p, x, splat(0x1.62e42ap-1f));
-  return fma(p, x, splat(1.0f)) * exponent_of_lowest_bits(shifted);
+// scale * 2^x for |x| <= 1/2; scale is a power of two.
+VLA_INLINE Vec exp2_of_fraction(Vec x, float scale) {
+  Vec p = splat(scale * 0x1.5bba14p-10f);  // (2^x - 1) / x, relative to 2^x within 9.2e-8
+  p = fma(p, x, splat(scale * 0x1.3cea88p-7f));
+  p = fma(p, x, splat(scale * 0x1.c6b752p-5f));
+  p = fma(p, x, splat(scale * 0x1.ebf9bcp-3f));
+  p = fma(p, x, splat(scale * 0x1.62e42ap-1f));
+  return fma(p, x, splat(scale));
 }
 
 // 2^x for x <= 0, and exactly zero below -126.5. NaN stays NaN.
@@ -42,7 +42,7 @@ VLA_INLINE Vec exp2_of_negative(Vec x) {
   const Vec clamped = max(splat(-127.0f), x);
   const Vec shift = splat(kToExponent);
   const Vec shifted = clamped + shift;
-  return exp2_of_parts(clamped - (shifted - shift), shifted);
+  return exp2_of_fraction(clamped - (shifted - shift), 1.0f) * exponent_of_lowest_bits(shifted);
 }
 
 // x times the normal distribution below x, within 1e-7 of |x| everywhere. What is above |x| is taken from its logarithm,

@@ -131,6 +131,11 @@ void execute_materialized(const AttentionRecord& op, const Team& team) {
 
 void execute(const AttentionRecord& op, const Team& team) {
   if (op.method == AttentionMethod::kMaterialized) return execute_materialized(op, team);
+  if (!op.packs) {
+    return for_queries(op, team, [&](int64_t head, Range queries, int thread) {
+      team.kernels.attention_unpacked(op.args, head, queries, team.workspace.of(thread));
+    });
+  }
   // Each thread packs keys and values for itself, into a cache of its own, when it comes to another key-value head: its
   // chunks are neighbours, so that few heads are packed twice, and nobody waits for the packing of others.
   auto* at_hand = reinterpret_cast<PackedHead*>(team.workspace.shared);

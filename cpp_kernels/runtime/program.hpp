@@ -64,7 +64,7 @@ struct MaxPool2dRecord {
   int64_t chunks = 1;
 };
 
-// With all scores in memory at once, or a few of them at a time.
+// With a few scores in memory at a time, or all of them at once.
 enum class AttentionMethod : int32_t { kFused = 0, kMaterialized = 1 };
 
 // The key-value head that a thread has packed, in a cache line of its own.
@@ -75,7 +75,8 @@ struct alignas(kAlignment) PackedHead {
 struct AttentionRecord {
   AttentionArgs args;
   AttentionMethod method = AttentionMethod::kFused;
-  int64_t tile_rows = 1;
+  bool packs = true;       // keys and values; else they are met where they lie
+  int64_t tile_rows = 1;  // queries whose parts are begun at multiples of it
   int threads = 1;
   int64_t head_stride = 0;    // floats of packed keys and values per key-value head
   int64_t scores_stride = 0;  // floats of scores per head, where they are materialized

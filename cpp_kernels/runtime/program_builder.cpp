@@ -327,7 +327,8 @@ void ProgramBuilder::attention(const std::string& label, const Operand& q, const
     check.require_apart("bias", *bias, y);
     keep(*bias);
   }
-  record.tile_rows = kernels_.tile_rows;
+  record.packs = method == AttentionMethod::kMaterialized || !kernels_.attention_unpacked_fits(args);
+  record.tile_rows = record.packs ? kernels_.tile_rows : kernels_.vector_width;
   constexpr int64_t kLine = kAlignment / sizeof(float);
   record.head_stride = ceil_div(kernels_.attention_packed_size(args), kLine) * kLine;
   record.pack_chunks = chunk_count(args.kv_heads, 2 * args.keys * args.head_dim * kCopyCost, sharing(y));
@@ -340,6 +341,8 @@ void ProgramBuilder::attention(const std::string& label, const Operand& q, const
   if (method == AttentionMethod::kMaterialized) {
     record.scores_stride = kernels_.attention_scores_size(args);
     need.shared = args.kv_heads * record.head_stride + args.heads * record.scores_stride;
+  } else if (!record.packs) {
+    need.per_thread = kernels_.attention_unpacked_scratch(args);
   } else {
     need.shared = record.threads * static_cast<int64_t>(sizeof(PackedHead) / sizeof(float));
     need.per_thread = record.head_stride + kernels_.attention_scratch(args);

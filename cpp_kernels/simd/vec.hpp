@@ -74,6 +74,11 @@ VLA_INLINE void over_columns(int64_t columns, Body body) {
   if (c < columns) body(c, First{columns - c});
 }
 
+// dst[j][i] = src[i][j] for a square block of Vec::kWidth.
+VLA_INLINE void transpose(const float* src, int64_t src_ld, float* dst, int64_t dst_ld) {
+  transpose([&](int i) { return load(src + i * src_ld); }, dst, dst_ld);
+}
+
 VLA_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 VLA_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }
 

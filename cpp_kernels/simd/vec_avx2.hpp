@@ -104,6 +104,18 @@ VLA_INLINE Vec power_of_two(Vec n) {
 VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.v), 23))};
 }
+// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a whole number.
+VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
+  const __m256i power = _mm256_slli_epi32(_mm256_castps_si256(shifted.v), 23);
+  return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.v), power))};
+}
+// The bits of `seen`, and those in which a and b differ.
+VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) { return {_mm256_or_ps(seen.v, _mm256_xor_ps(a.v, b.v))}; }
+// Of lanes with other bits than the lowest seven.
+VLA_INLINE Mask beyond_seven_bits(Vec a) {
+  const __m256i others = _mm256_srli_epi32(_mm256_castps_si256(a.v), 7);
+  return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(others, _mm256_setzero_si256()))};
+}
 VLA_INLINE float first_lane(Vec a) { return _mm256_cvtss_f32(a.v); }
 VLA_INLINE float sum(Vec a) {
   const __m128 q = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
@@ -121,11 +133,11 @@ VLA_INLINE float max_lane(Vec a) {
   return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
 }
 
-// dst[j][i] = src[i][j] for a square block of kWidth.
-VLA_INLINE void transpose(const float* src, int64_t src_ld, float* dst, int64_t dst_ld) {
+// dst[j][i] = row(i)[j] for a square block of kWidth.
+template <typename Row>
+VLA_INLINE void transpose(Row row, float* dst, int64_t dst_ld) {
   const auto pair = [&](int i) {  // rows i and i + 4, low and high halves swapped into place
-    const __m256 a = _mm256_loadu_ps(src + i * src_ld);
-    const __m256 b = _mm256_loadu_ps(src + (i + 4) * src_ld);
+    const __m256 a = row(i).v, b = row(i + 4).v;
     struct Halves {
       __m256 low, high;
     };

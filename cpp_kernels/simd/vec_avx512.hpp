@@ -108,6 +108,21 @@ VLA_INLINE Vec power_of_two(Vec n) {
 VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a.v), 23))};
 }
+// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a whole number.
+VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
+  const __m512i power = _mm512_slli_epi32(_mm512_castps_si512(shifted.v), 23);
+  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), power))};
+}
+// The bits of `seen`, and those in which a and b differ.
+VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {
+  constexpr int kSeenOrDiffering = 0xf6;
+  return {_mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(seen.v), _mm512_castps_si512(a.v),
+                                                        _mm512_castps_si512(b.v), kSeenOrDiffering))};
+}
+// Of lanes with other bits than the lowest seven.
+VLA_INLINE Mask beyond_seven_bits(Vec a) {
+  return {_mm512_test_epi32_mask(_mm512_castps_si512(a.v), _mm512_set1_epi32(~127))};
+}
 VLA_INLINE float first_lane(Vec a) { return _mm512_cvtss_f32(a.v); }
 VLA_INLINE float sum(Vec a) { return _mm512_reduce_add_ps(a.v); }
 // to[i] = the sum of the i-th.
@@ -120,15 +135,14 @@ VLA_INLINE void sums_of_four(Vec a, Vec b, Vec c, Vec d, float* to) {
 }
 VLA_INLINE float max_lane(Vec a) { return _mm512_reduce_max_ps(a.v); }
 
-// dst[j][i] = src[i][j] for a square block of kWidth.
-VLA_INLINE void transpose(const float* src, int64_t src_ld, float* dst, int64_t dst_ld) {
+// dst[j][i] = row(i)[j] for a square block of kWidth.
+template <typename Row>
+VLA_INLINE void transpose(Row row, float* dst, int64_t dst_ld) {
   struct Four {
     __m512 c0, c1, c2, c3;  // lane q of c_j holds column 4 q + j of four rows
   };
-  const auto four_rows = [&](int row) {
-    const float* p = src + row * src_ld;
-    const __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + src_ld);
-    const __m512 c = _mm512_loadu_ps(p + 2 * src_ld), d = _mm512_loadu_ps(p + 3 * src_ld);
+  const auto four_rows = [&](int first) {
+    const __m512 a = row(first).v, b = row(first + 1).v, c = row(first + 2).v, d = row(first + 3).v;
     const __m512 ab_low = _mm512_unpacklo_ps(a, b), ab_high = _mm512_unpackhi_ps(a, b);
     const __m512 cd_low = _mm512_unpacklo_ps(c, d), cd_high = _mm512_unpackhi_ps(c, d);
     return Four{_mm512_shuffle_ps(ab_low, cd_low, 0x44), _mm512_shuffle_ps(ab_low, cd_low, 0xee),

@@ -121,6 +121,18 @@ VLA_INLINE Vec power_of_two(Vec n) {
 VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
   return {vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a.v), 23))};
 }
+// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a whole number.
+VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
+  const uint32x4_t power = vshlq_n_u32(vreinterpretq_u32_f32(shifted.v), 23);
+  return {vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(a.v), power))};
+}
+// The bits of `seen`, and those in which a and b differ.
+VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {
+  const uint32x4_t differing = veorq_u32(vreinterpretq_u32_f32(a.v), vreinterpretq_u32_f32(b.v));
+  return {vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(seen.v), differing))};
+}
+// Of lanes with other bits than the lowest seven.
+VLA_INLINE Mask beyond_seven_bits(Vec a) { return {vtstq_u32(vreinterpretq_u32_f32(a.v), vdupq_n_u32(~127u))}; }
 VLA_INLINE float first_lane(Vec a) { return vgetq_lane_f32(a.v, 0); }
 VLA_INLINE float sum(Vec a) { return vaddvq_f32(a.v); }
 // to[i] = the sum of the i-th.
@@ -129,10 +141,10 @@ VLA_INLINE void sums_of_four(Vec a, Vec b, Vec c, Vec d, float* to) {
 }
 VLA_INLINE float max_lane(Vec a) { return vmaxvq_f32(a.v); }
 
-// dst[j][i] = src[i][j] for a square block of kWidth.
-VLA_INLINE void transpose(const float* src, int64_t src_ld, float* dst, int64_t dst_ld) {
-  const float32x4_t a = vld1q_f32(src), b = vld1q_f32(src + src_ld);
-  const float32x4_t c = vld1q_f32(src + 2 * src_ld), d = vld1q_f32(src + 3 * src_ld);
+// dst[j][i] = row(i)[j] for a square block of kWidth.
+template <typename Row>
+VLA_INLINE void transpose(Row row, float* dst, int64_t dst_ld) {
+  const float32x4_t a = row(0).v, b = row(1).v, c = row(2).v, d = row(3).v;
   const float32x4x2_t ab = vtrnq_f32(a, b), cd = vtrnq_f32(c, d);
   vst1q_f32(dst, vcombine_f32(vget_low_f32(ab.val[0]), vget_low_f32(cd.val[0])));
   vst1q_f32(dst + dst_ld, vcombine_f32(vget_low_f32(ab.val[1]), vget_low_f32(cd.val[1])));

@@ -133,6 +133,19 @@ VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
   typedef uint32_t Unsigned4 __attribute__((vector_size(16)));
   return {reinterpret_cast<Float4>(reinterpret_cast<Unsigned4>(a.v) << 23)};
 }
+// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a whole number.
+VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
+  typedef uint32_t Unsigned4 __attribute__((vector_size(16)));
+  const Unsigned4 power = reinterpret_cast<Unsigned4>(shifted.v) << 23;
+  return {reinterpret_cast<Float4>(reinterpret_cast<Unsigned4>(a.v) + power)};
+}
+// The bits of `seen`, and those in which a and b differ.
+VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {
+  const Int4 differing = reinterpret_cast<Int4>(a.v) ^ reinterpret_cast<Int4>(b.v);
+  return {reinterpret_cast<Float4>(reinterpret_cast<Int4>(seen.v) | differing)};
+}
+// Of lanes with other bits than the lowest seven.
+VLA_INLINE Mask beyond_seven_bits(Vec a) { return {(reinterpret_cast<Int4>(a.v) & ~127) != 0}; }
 VLA_INLINE float first_lane(Vec a) { return a.v[0]; }
 VLA_INLINE float sum(Vec a) { return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]); }
 // to[i] = the sum of the i-th.
@@ -147,10 +160,12 @@ VLA_INLINE float max_lane(Vec a) {
   return x > y ? x : y;
 }
 
-// dst[j][i] = src[i][j] for a square block of kWidth.
-VLA_INLINE void transpose(const float* src, int64_t src_ld, float* dst, int64_t dst_ld) {
+// dst[j][i] = row(i)[j] for a square block of kWidth.
+template <typename Row>
+VLA_INLINE void transpose(Row row, float* dst, int64_t dst_ld) {
   for (int i = 0; i < 4; ++i) {
-    for (int j = 0; j < 4; ++j) dst[j * dst_ld + i] = src[i * src_ld + j];
+    const Vec from = row(i);
+    for (int j = 0; j < 4; ++j) dst[j * dst_ld + i] = from.v[j];
   }
 }
 

@@ -122,14 +122,29 @@ void run_materialized(const KernelTable& table, const AttentionArgs& a, int64_t 
   });
 }
 
-constexpr auto kMethods = {run_fused, run_materialized};
+// In parts that begin at multiples of the vector width.
+void run_unpacked(const KernelTable& table, const AttentionArgs& a, int64_t query_step) {
+  Floats scratch(static_cast<size_t>(table.attention_unpacked_scratch(a)), std::numeric_limits<float>::quiet_NaN());
+  const int64_t width = table.vector_width, step = (query_step + width - 1) / width * width;
+  for_queries(a, step, [&](int64_t head, Range queries) { table.attention_unpacked(a, head, queries, scratch.data()); });
+}
+
+using Run = void (*)(const KernelTable&, const AttentionArgs&, int64_t query_step);
+
+// The ways of computing it that these arguments have.
+std::vector<Run> methods(const KernelTable& table, const AttentionArgs& a) {
+  std::vector<Run> all = {run_fused, run_materialized};
+  if (table.attention_unpacked_fits(a)) all.push_back(run_unpacked);
+  return all;
+}
 
 void check_case(const Case& c, double tolerance) {
   const Problem& p = c.p;
   const check::Context context(p.name());
   for_each_isa([&](const KernelTable& table) {
-    for (const auto run : kMethods) {
-      Matrix y = c.result();
+    Matrix y = c.result();
+    for (const Run run : methods(table, c.args(y))) {
+      y = c.result();
       run(table, c.args(y), p.queries);
       CHECK(y.intact());
       for (int64_t h = 0; h < p.heads; ++h) {
@@ -181,7 +196,31 @@ TEST(any_head_width) {
 }
 
 TEST(any_number_of_queries) {
-  for (const int64_t queries : {1, 2, 5, 6, 13, 14, 15, 50}) check_case(Case({queries, 40, 1, 1, 64}), 1e-6);
+  for (const int64_t queries : {1, 2, 5, 6, 13, 14, 15, 20, 50, 64, 71, 100, 128, 129}) {
+    check_case(Case({queries, 40, 1, 1, 64}), 1e-6);
+  }
+}
+
+TEST(few_queries_without_a_bias_need_no_packing) {
+  for_each_isa([&](const KernelTable& table) {
+    const auto fits = [&](const Problem& p) {
+      const Case c(p);
+      Matrix y = c.result();
+      return table.attention_unpacked_fits(c.args(y));
+    };
+    CHECK(fits({50, 7, 2, 2, 64}) && fits({128, 7, 2, 1, 16}));
+    CHECK(!fits({129, 7, 2, 2, 64}) && !fits({50, 7, 2, 2, 66}) && !fits({50, 7, 2, 2, 64, true}));
+  });
+}
+
+TEST(rows_pages_apart) {
+  for (const int64_t queries : {9, 50, 100}) {
+    for (const int64_t keys : {33, 700}) {
+      Problem p{queries, keys, 2, 1, 16};
+      p.extra = 1024 - 16;
+      check_case(Case(p), 1e-6);
+    }
+  }
 }
 
 TEST(grouped_query_heads) {
@@ -214,6 +253,9 @@ TEST(a_first_key_far_from_the_others) {
         run_fused(table, c.args(together), 15);
         run_fused(table, c.args(apart), 1);
         CHECK(same_bits(together.copy(), apart.copy()));
+        run_unpacked(table, c.args(together), 15);
+        run_unpacked(table, c.args(apart), 1);
+        CHECK(same_bits(together.copy(), apart.copy()));
       });
     }
   }
@@ -222,21 +264,22 @@ TEST(a_first_key_far_from_the_others) {
 // Scores that no power of two holds, of every key or of the first one only.
 TEST(scores_of_any_size) {
   for (const float factor : {1e3f, 1e6f, 1e12f, 1e30f}) {
-    Case c({8, 90, 1, 1, 4, false, 1.0f, 1.0f});
+    Case c({8, 90, 1, 1, 16, false, 1.0f, 1.0f});
     for (int64_t j = 0; j < 90; ++j) {
-      for (int64_t d = 0; d < 4; ++d) c.k[static_cast<size_t>(j * 4 + d)] = d == 0 ? static_cast<float>(j % 11) : 0.0f;
+      for (int64_t d = 0; d < 16; ++d) c.k[static_cast<size_t>(j * 16 + d)] = d == 0 ? static_cast<float>(j % 11) : 0.0f;
     }
-    for (int64_t i = 0; i < 8; ++i) c.q[static_cast<size_t>(i * 4)] = i % 2 == 0 ? factor : -factor;
+    for (int64_t i = 0; i < 8; ++i) c.q[static_cast<size_t>(i * 16)] = i % 2 == 0 ? factor : -factor;
     check_case(c, 1e-5);
   }
 }
 
 TEST(infinite_scores_are_told) {
-  Case c({4, 50, 1, 1, 8});
-  c.q[8] = std::numeric_limits<float>::infinity();  // of the second query
+  Case c({4, 50, 1, 1, 16});
+  c.q[16] = std::numeric_limits<float>::infinity();  // of the second query
   for_each_isa([&](const KernelTable& table) {
-    for (const auto run : kMethods) {
-      Matrix y = c.result();
+    Matrix y = c.result();
+    for (const Run run : methods(table, c.args(y))) {
+      y = c.result();
       run(table, c.args(y), 4);
       for (int64_t i = 0; i < 4; ++i) CHECK(std::isnan(y.at(i, 0)) == (i == 1));
     }
@@ -244,13 +287,15 @@ TEST(infinite_scores_are_told) {
 }
 
 TEST(large_values_stay_finite) {
-  Case c({5, 60, 1, 1, 8});
+  Case c({5, 60, 1, 1, 16});
   for (float& v : c.v) v *= 1e20f;
   const std::vector<double> expected = c.expected(0, 2);
   for_each_isa([&](const KernelTable& table) {
-    Matrix y = c.result();
-    run_fused(table, c.args(y), 5);
-    for (int64_t d = 0; d < 8; ++d) CHECK_CLOSE(y.at(2, d) / 1e20, expected[static_cast<size_t>(d)] / 1e20, 1e-6);
+    for (const Run run : {run_fused, run_unpacked}) {
+      Matrix y = c.result();
+      run(table, c.args(y), 5);
+      for (int64_t d = 0; d < 16; ++d) CHECK_CLOSE(y.at(2, d) / 1e20, expected[static_cast<size_t>(d)] / 1e20, 1e-6);
+    }
   });
 }
 
@@ -266,13 +311,14 @@ TEST(masked_keys_have_no_weight) {
 }
 
 TEST(nan_is_passed_on) {
-  Case c({3, 20, 1, 1, 8});
-  c.q[8] = std::numeric_limits<float>::quiet_NaN();  // of the second query
+  Case c({3, 20, 1, 1, 16});
+  c.q[16] = std::numeric_limits<float>::quiet_NaN();  // of the second query
   for_each_isa([&](const KernelTable& table) {
-    for (const auto run : kMethods) {
-      Matrix y = c.result();
+    Matrix y = c.result();
+    for (const Run run : methods(table, c.args(y))) {
+      y = c.result();
       run(table, c.args(y), 3);
-      for (int64_t d = 0; d < 8; ++d) {
+      for (int64_t d = 0; d < 16; ++d) {
         CHECK(!std::isnan(y.at(0, d)));
         CHECK(std::isnan(y.at(1, d)));
         CHECK(!std::isnan(y.at(2, d)));
@@ -283,10 +329,11 @@ TEST(nan_is_passed_on) {
 
 TEST(bits_do_not_depend_on_the_partition) {
   for (const bool bias : {true, false}) {
-    const Case c({61, 1100, 2, 1, 40, bias});
+    const Case c({61, 1100, 2, 1, 48, bias});
     for_each_isa([&](const KernelTable& table) {
-      for (const auto run : kMethods) {
-        Matrix whole = c.result();
+      Matrix whole = c.result();
+      for (const Run run : methods(table, c.args(whole))) {
+        whole = c.result();
         run(table, c.args(whole), 61);
         for (const int64_t step : {1, 5, 14, 30}) {
           Matrix parts = c.result();

@@ -29,6 +29,7 @@ TEST(every_entry_is_filled) {
   for_each_isa([](const KernelTable& t) {
     CHECK(t.packed_size && t.pack_weights && t.linear && t.conv2d_scratch && t.conv2d && t.max_pool2d);
     CHECK(t.attention_packed_size && t.attention_scratch && t.attention_pack && t.attention);
+    CHECK(t.attention_unpacked_fits && t.attention_unpacked_scratch && t.attention_unpacked);
     CHECK(t.layer_norm && t.rms_norm && t.binary && t.pointwise && t.mean_rows && t.lookup_u8 && t.embedding);
     CHECK(t.resize && t.resample && t.fma_peak && t.read_all);
   });

@@ -14,10 +14,9 @@ _PEAK_S = 0.3
 _SIZES = tuple(1 << power for power in range(14, 29, 2))
 """16 KiB to 256 MiB: from the first-level cache to memory."""
 _READS = 7
-_EXPONENTIAL_FLOPS = 12
-"""Of the multiplications of one exponential as this engine computes it: a polynomial of degree five and a
-power of two, six instructions that take the places of multiply-adds. Its additions, comparisons and shifts,
-as many again, may run beside those and do not count."""
+_EXPONENTIAL_FLOPS = 10
+"""Of one exponential as this engine computes it: the five multiply-adds of a polynomial. Its additions and
+shifts, more than as many again, may run beside those and do not count."""
 
 
 @dataclass(frozen=True)
