@@ -8,9 +8,13 @@ namespace {
 
 // Keys whose scores become weights while they are in the first-level cache.
 constexpr int64_t kStripKeys = 64;
+// Dot products are of this many keys at a time; those of a strip may reach past its end.
+constexpr int64_t kDotKeys = 4;
+constexpr int64_t kDotsLd = kStripKeys + kDotKeys;
 
 constexpr int kSums = kTileRows * kTileVecs;     // vectors of a register tile
 constexpr int kPanelVecs = kSums >= 16 ? 4 : 2;  // of queries, as leave a tile four rows or more
+// Keys in a tile of V vectors of queries; more than thirteen are no faster.
 template <int V>
 constexpr int kRowsOf = kSums / V < 13 ? kSums / V : 13;
 
@@ -20,7 +24,7 @@ struct Strip {
   int64_t keys;
   float* scores;
   bool first;
-  float (*dots)[kStripKeys + 4];  // scores of queries without a lane, or their weights, before they join the others
+  float (*dots)[kDotsLd];  // scores of queries without a lane, or their weights, before they join the others
 };
 
 // Scores of R keys with V vectors of queries.
@@ -101,17 +105,17 @@ VLA_INLINE void dot_products(const FewQueries& f, const Strip& strip, int64_t ke
   if constexpr (D > 1) {
     if (f.dots != D) return dot_products<D - 1>(f, strip, key, keys);
   }
-  for (const int64_t end = key + keys; key < end; key += 4) {
-    const float* rows[4];
-    for (int j = 0; j < 4; ++j) rows[j] = strip.k + min_of(key + j, end - 1) * f.a.k_ld;
-    Vec sums[D][4];
+  for (const int64_t end = key + keys; key < end; key += kDotKeys) {
+    const float* rows[kDotKeys];
+    for (int j = 0; j < kDotKeys; ++j) rows[j] = strip.k + min_of(key + j, end - 1) * f.a.k_ld;
+    Vec sums[D][kDotKeys];
     for (auto& of_query : sums) {
       for (Vec& sum : of_query) sum = zero();
     }
     for (int64_t c = 0; c < f.a.head_dim; c += Vec::kWidth) {
       Vec queries[D];
       for (int i = 0; i < D; ++i) queries[i] = load(f.for_dots + i * f.a.head_dim + c);
-      for (int j = 0; j < 4; ++j) {
+      for (int j = 0; j < kDotKeys; ++j) {
         const Vec row = load(rows[j] + c);
         for (int i = 0; i < D; ++i) multiply_add(sums[i][j], queries[i], row);
       }
@@ -199,7 +203,7 @@ void scale_queries(const FewQueries& f) {
 }
 
 void weights_of_few(const FewQueries& f, const KeyBlock& block) {
-  alignas(64) float dots[kMostDots][kStripKeys + 4];
+  alignas(64) float dots[kMostDots][kDotsLd];
   const EvenShares strips(block.keys, kStripKeys);
   for (int64_t s = 0, key = 0; s < strips.shares; key += strips.size(s), ++s) {
     weights_of_strip(f, {block.k + key * f.a.k_ld, strips.size(s), f.scores + key * f.scores_ld, block.first && s == 0, dots});
