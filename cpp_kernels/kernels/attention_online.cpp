@@ -38,7 +38,7 @@ void weigh(const QueryTile& t, Gathered& g, int64_t first_key, int64_t keys) {
 }  // namespace
 
 void attend_online(const QueryTile& t) {
-  Gathered g;
+  Gathered g = {};
   // Finite, so that a row that meets only masked keys has no inf - inf.
   for (int64_t r = 0; r < t.rows; ++r) g.largest[r] = -__FLT_MAX__;
   const int64_t dim = t.a.head_dim;
