@@ -71,6 +71,7 @@ def test_no_cameras(tmp_path: Path) -> None:
         (["--cameras", "front:12"], "'12' is no image size"),
         (["--image-size", "\u00b2x3"], "'\u00b2x3' is no image size"),
         (["--cameras", "front,,"], "has a camera without a name"),
+        (["--cameras", "front=32x32"], "'front=32x32' is no name of a camera"),
         (["--set", "chunk_size"], "'chunk_size' is no setting, expected FIELD=VALUE"),
         (["--dtype", "int3"], "invalid choice: 'int3'"),
     ],

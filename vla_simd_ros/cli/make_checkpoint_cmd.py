@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,10 @@ def _cameras(text: str) -> list[tuple[str, tuple[int, int] | None]]:
         name, separator, size = entry.partition(":")
         if not name:
             raise argparse.ArgumentTypeError(f"'{text}' has a camera without a name, expected NAME[:HxW],...")
+        if not re.fullmatch(r"[\w.-]+", name):
+            raise argparse.ArgumentTypeError(
+                f"'{name}' is no name of a camera, expected letters, digits, '_', '-' and '.' in NAME[:HxW]"
+            )
         cameras.append((name, image_size(size) if separator else None))
     return cameras
 
