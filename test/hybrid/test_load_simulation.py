@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from vla_simd_ros.hybrid.cut_controller import ControllerSettings
-from vla_simd_ros.hybrid.load_simulation import Loads, simulate_load
+from vla_simd_ros.hybrid.load_simulation import simulate_load
+from vla_simd_ros.hybrid.load_traces import LoadTrace, make_loads
 from vla_simd_ros.hybrid.split_search import best_split, splits
 from vla_simd_ros.hybrid.stage_costs import BlockCost, CostError, StageCosts
 
@@ -26,13 +27,13 @@ def orion() -> StageCosts:
     return StageCosts((vision, *layers), transfer_s=0.0004, transfer_rate=1e12)
 
 
-def waves(rng: np.random.Generator) -> Loads:
+def waves(rng: np.random.Generator) -> LoadTrace:
     """Each side's load goes up and down, not together, within a minute or two of frames."""
     t = np.arange(FRAMES)[:, None]
     return 0.3 + 0.3 * np.sin(2 * np.pi * t / np.array([240.0, 330.0]) + rng.uniform(0, 6, 2))
 
 
-def phases(rng: np.random.Generator) -> Loads:
+def phases(rng: np.random.Generator) -> LoadTrace:
     """Other work that begins and ends: levels that hold for 40 to 160 frames."""
     columns = []
     for _ in range(2):
@@ -41,19 +42,19 @@ def phases(rng: np.random.Generator) -> Loads:
     return np.stack(columns, axis=1)
 
 
-def wandering(rng: np.random.Generator) -> Loads:
+def wandering(rng: np.random.Generator) -> LoadTrace:
     """A random walk between 0 and 0.7."""
     steps = np.cumsum(rng.normal(0.0, 0.01, (FRAMES, 2)), axis=0)
     return 0.35 + 0.35 * np.sin(steps * 3.0)
 
 
-def bursts(rng: np.random.Generator) -> Loads:
+def bursts(rng: np.random.Generator) -> LoadTrace:
     """Other work for 8 frames of 60, on either side."""
     at = np.arange(FRAMES)[:, None] + rng.integers(0, 60, 2)
     return np.where(at % 60 < 8, rng.uniform(0.4, 0.7, 2), 0.0)
 
 
-def coming_and_going(rng: np.random.Generator) -> Loads:
+def coming_and_going(rng: np.random.Generator) -> LoadTrace:
     """Work that begins and ends at random, 15 frames of it at a time and 30 between them in the mean."""
     columns = []
     for _ in range(2):
@@ -62,7 +63,7 @@ def coming_and_going(rng: np.random.Generator) -> Loads:
     return np.stack(columns, axis=1)
 
 
-def correlated(rng: np.random.Generator) -> Loads:
+def correlated(rng: np.random.Generator) -> LoadTrace:
     """Noise that is alike for 30 frames."""
     keeps = np.exp(-1 / 30)
     loads = np.zeros((FRAMES, 2))
@@ -82,6 +83,25 @@ def test_close_to_who_knows_the_trace_and_better_than_every_fixed_cut(trace: obj
     assert found.controlled_s <= 1.05 * found.oracle_s
     assert found.controlled_s < min(found.fixed_s.values())
     assert found.moves > 0
+
+
+COMING_BACK = (
+    "alternating",
+    "squares-4-16",
+    "squares-20-60",
+    "waves-5-20",
+    "bursts-6-of-40",
+    "bursts-2-of-30",
+    "saw-30-150",
+)
+
+
+@pytest.mark.parametrize("kind", COMING_BACK)
+def test_loads_that_come_back_are_met_in_time_on_both_sides(kind: str) -> None:
+    """Each side's with a period of its own, the shortest ones of two frames."""
+    found = simulate_load(orion(), ZONE, START, make_loads(kind, "both", 21, FRAMES), NOISE)
+    assert found.over_oracle <= 0.05
+    assert found.over_fixed <= -0.03
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -108,6 +128,16 @@ def test_a_cut_that_is_chosen_earlier_lags_more() -> None:
     means = [simulate_load(orion(), ZONE, START, loads, NOISE, delay).controlled_s for delay in (0, 1, 3)]
     assert means == sorted(means)
     assert means[-1] > 1.01 * means[0]
+
+
+def test_what_it_came_to_is_told_against_the_best_cuts() -> None:
+    loads = np.zeros((4, 2))
+    loads[2:, 1] = 0.5
+    found = simulate_load(orion(), ZONE, BEST, loads)
+    # Two frames of 401 ms after 16 blocks, then, the last ones taking twice as long, two of 457 after 24.
+    assert found.fixed_s[found.best_fixed] == min(found.fixed_s.values())
+    assert found.over_oracle == pytest.approx(found.controlled_s / ((2 * 0.401 + 2 * 0.457) / 4) - 1.0)
+    assert found.over_fixed == pytest.approx(found.controlled_s / found.fixed_s[found.best_fixed] - 1.0)
 
 
 def test_a_delay_that_cannot_be_is_refused() -> None:
@@ -155,6 +185,6 @@ def test_it_moves_when_a_side_is_loaded_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize("loads", [np.zeros((0, 2)), np.zeros((3, 3)), np.ones((3, 2)), -np.ones((3, 2))])
-def test_loads_that_cannot_be_are_refused(loads: Loads) -> None:
+def test_loads_that_cannot_be_are_refused(loads: LoadTrace) -> None:
     with pytest.raises(CostError, match="load"):
         simulate_load(orion(), ZONE, START, loads)

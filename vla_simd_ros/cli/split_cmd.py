@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vla_simd_ros.cli import split_live
+from vla_simd_ros.cli import split_live, split_simulation
 from vla_simd_ros.cli.arguments import (
     add_decoder,
     add_int8,
@@ -78,6 +78,7 @@ def add_parser(commands: Any) -> None:
     add_num_steps(measured)
     add_decoder(parser)
     split_live.add_arguments(parser)
+    split_simulation.add_arguments(parser)
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--cpu-threads",
@@ -128,6 +129,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {sides.crossing(best.after)}")
     if args.plan:
         args.plan.write_text(json.dumps(_plan(candidates, best, costs), indent=2) + "\n", encoding="utf-8")
+    if args.simulate:
+        print("\n".join(["", *split_simulation.run_simulation(args, costs)]))
     if sides is not None and args.frames:
         print("\n".join(["", *sides.run(args.at or best.after, args.frames)]))
     if sides is not None and args.live:

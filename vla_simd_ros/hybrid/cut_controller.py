@@ -1,40 +1,37 @@
 """Moving the cut while frames flow: each side's slowdown is measured, and the cost model says what every cut
 would have cost.
 
-Only blocks of the dynamic zone change sides. Two rules choose a cut after every frame: one follows, it has
-the cut that is best under the slowdowns of now; one holds, it has the cut that would have been best over the
-last few hundred frames as a whole. Both are charged with what their cuts cost under the slowdowns measured
-then, and the cut is that of the rule which was charged less. So loads that last longer than a frame or two
-are followed at once, and where following comes too late the cut that is best on the whole stays.
+Only blocks of the dynamic zone change sides. Three rules choose a cut after every frame, each by a forecast
+of its own: the next frame will be as this one (follow), as those that came after frames like the last ones
+(foresee), or as frames are in the mean (hold). Each is charged with what its cuts would have cost under the
+slowdowns measured then, and the cut is that of the rule which was charged least. So loads that last longer
+than a frame or two are followed at once, those that come back are met in time, and where neither can be, the
+cut that is best on the whole stays.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from vla_simd_ros.hybrid.cut_rule import CutRule, Intervals
+from vla_simd_ros.hybrid.foresight import Foresight
 from vla_simd_ros.hybrid.slowdown import Slowdown
-from vla_simd_ros.hybrid.split_search import predict
+from vla_simd_ros.hybrid.split_search import Split, predict
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts
 
-_Intervals = npt.NDArray[np.float64]
-
-_OF_NOISE = 0.6
-"""What a move must save is at least this part of the noise of one frame's time: half and more of a move's
-gain would be chance else."""
-_OF_MARGIN = 0.15
+_HELD_MARGIN = 0.15
 """The part of a small margin that the held cut must save to move: it goes by a mean, which has little noise.
 Of a large margin more, up to all: who sets one wants a cut that stays."""
 _TRUSTED_FRAMES = 5
 """The costs count as so many frames without any load."""
+_MOST_REMEMBERED = 2000
+"""Frames that are looked back at one by one, at most."""
 _HEAD_START, _LEAD = 0.1, 0.025
-"""What following has to make up for at first, and by how much either must be ahead to take over, in
-intervals: a single slow frame is not followed before following has been of use."""
-_MOST_DELAY = 16
+"""By how much holding is ahead at first, and by how much a rule must be ahead to take over, in intervals: a
+single slow frame moves nothing before moving has been of use."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +39,8 @@ class ControllerSettings:
     """How readily the cut moves.
 
     first, last: the fewest and the most blocks of the prefix: the dynamic zone lies between
-    margin: the share of the interval that following a change must be predicted to save; more where stage
-        times are noisy, less for the held cut
-    memory: frames over which what the rules and the held cut cost is added up
+    margin: the share of the interval that a move must be expected to save; less for the held cut
+    memory: frames that are looked back at, and over which what the rules and the held cut cost is added up
     """
 
     first: int
@@ -99,72 +95,71 @@ class CutController:
             )
         self.blocks = blocks
         self._settings = settings
-        plain = [predict(costs, k) for k in range(settings.first, settings.last + 1)]
-        for split in plain:
-            if math.isinf(split.latency_s):
-                raise CostError(
-                    f"a prefix of {split.blocks} blocks has a block that cannot run where it would be"
-                )
+        plain = _without_load(costs, settings)
         self._plain_s = {
             "prefix": np.array([split.prefix_s for split in plain]),
             "suffix": np.array([split.suffix_s for split in plain]),
         }
         self._transfer_s = np.array([split.transfer_s for split in plain])
         self._slowdown = {"prefix": Slowdown(), "suffix": Slowdown()}
-        # From here on cuts are places in the zone, from 0.
-        self._followed = deque([blocks - settings.first], maxlen=_MOST_DELAY)
-        self._held = blocks - settings.first
-        self._mean_s, self._frames = self._intervals(), float(_TRUSTED_FRAMES)
-        self._lead = -_HEAD_START  # by how many intervals following was cheaper than holding
-        self._follows = False
+        self._mean_s, self._frames = self._now(), float(_TRUSTED_FRAMES)
+        remembered = min(settings.memory, _MOST_REMEMBERED)
+        self._foresight = {"prefix": Foresight(remembered), "suffix": Foresight(remembered)}
+        start, margin = blocks - settings.first, settings.margin
+        self._hold = CutRule(start, margin * max(_HELD_MARGIN, margin))
+        self._follow = CutRule(start, margin, charged=_HEAD_START)
+        self._foresee = CutRule(start, margin, charged=_HEAD_START)
+        self._leading = self._hold
 
     def observe(self, state: FrameState) -> int:
         """Take a frame's state in; the blocks of the prefix from the next frame on."""
         self._estimate("prefix", state.prefix_s, state.prefix_load, state.blocks)
         self._estimate("suffix", state.suffix_s, state.suffix_load, state.blocks)
-        now_s = self._intervals()
-        self._charge(now_s, state.delay)
-        self._follow(now_s, state.backlog)
-        self._hold(now_s)
-        self._follows = self._lead > (-_LEAD if self._follows else _LEAD)
-        self.blocks = self._settings.first + (self._followed[-1] if self._follows else self._held)
+        now_s = self._now()
+        rules = (self._hold, self._follow, self._foresee)
+        for rule in rules:
+            rule.charge(now_s, state.delay, self._kept)
+        # Frames that were dropped before the second stage are its slowness seen before its time is known.
+        behind = state.backlog > 0
+        self._hold.choose(self._mean(now_s))
+        self._follow.choose(now_s, behind)
+        self._foresee.choose(self._expected(1 + state.delay), behind)
+        least = min(rules, key=lambda rule: rule.charged)
+        if self._leading.charged - least.charged > _LEAD:
+            self._leading = least
+        self.blocks = self._settings.first + self._leading.cut
         return self.blocks
 
     def interval_s(self, blocks: int) -> float:
         """The predicted interval with a prefix of ``blocks`` blocks under the slowdowns measured last."""
-        return float(self._intervals()[blocks - self._settings.first])
+        return float(self._now()[blocks - self._settings.first])
 
-    def _charge(self, now_s: _Intervals, delay: int) -> None:
-        """What the frame would have cost with the cuts that either rule had when it began."""
-        followed = self._followed[max(-1 - delay, -len(self._followed))]
-        gain_s = float(now_s[self._held] - now_s[followed])
-        self._lead = self._lead * self._kept + (gain_s / float(now_s.min()) if gain_s else 0.0)
-
-    def _follow(self, now_s: _Intervals, backlog: int) -> None:
-        here, best = self._followed[-1], int(now_s.argmin())
-        noise = max(side.noise for side in self._slowdown.values())
-        # Frames that were dropped before the second stage are its slowness seen before its time is known.
-        eager = backlog > 0 and best > here
-        margin = 0.0 if eager else max(self._settings.margin, _OF_NOISE * noise)
-        self._followed.append(best if now_s[here] - now_s[best] > margin * now_s[here] else here)
-
-    def _hold(self, now_s: _Intervals) -> None:
+    def _mean(self, now_s: Intervals) -> Intervals:
+        """Over the frames lately."""
         kept, frames = self._kept, self._frames
         self._frames = kept * frames + 1.0
         self._mean_s = (kept * frames * self._mean_s + now_s) / self._frames
-        mean_s, best = self._mean_s, int(self._mean_s.argmin())
-        margin = self._settings.margin * max(_OF_MARGIN, self._settings.margin)
-        if mean_s[self._held] - mean_s[best] > margin * mean_s[self._held]:
-            self._held = best
+        return self._mean_s
+
+    def _expected(self, ahead: int) -> Intervals:
+        """So many frames ahead, by what followed slowdowns like those of now, each side's by themselves."""
+        for side, foresight in self._foresight.items():
+            foresight.take(self._slowdown[side].value, self._slowdown[side].noise)
+        prefix, suffix = (self._foresight[side].expected(ahead) for side in ("prefix", "suffix"))
+        mean_s: Intervals = self._intervals(prefix[:, None, None], suffix[:, None]).mean(axis=(0, 1))
+        return mean_s
 
     @property
     def _kept(self) -> float:
         """What a frame's weight is multiplied with, one frame later."""
         return 1.0 - 1.0 / self._settings.memory
 
-    def _intervals(self) -> _Intervals:
-        """Of every cut of the zone, under the slowdowns of now."""
-        prefix, suffix = self._slowdown["prefix"].value, self._slowdown["suffix"].value
+    def _now(self) -> Intervals:
+        """Under the slowdowns of now."""
+        return self._intervals(*(np.array(self._slowdown[side].value) for side in ("prefix", "suffix")))
+
+    def _intervals(self, prefix: Intervals, suffix: Intervals) -> Intervals:
+        """Of every cut of the zone, the last axis, under slowdowns of either side."""
         return np.maximum(
             self._plain_s["prefix"] * prefix, self._transfer_s + self._plain_s["suffix"] * suffix
         )
@@ -178,3 +173,14 @@ class CutController:
             self._slowdown[side].take(measured_s / plain)
         elif 0.0 <= load < 1.0:
             self._slowdown[side].take(1.0 / (1.0 - load))
+
+
+def _without_load(costs: StageCosts, settings: ControllerSettings) -> list[Split]:
+    """The predictions of all cuts of the zone, which all must be possible."""
+    plain = [predict(costs, blocks) for blocks in range(settings.first, settings.last + 1)]
+    for split in plain:
+        if math.isinf(split.latency_s):
+            raise CostError(
+                f"a prefix of {split.blocks} blocks has a block that cannot run where it would be"
+            )
+    return plain

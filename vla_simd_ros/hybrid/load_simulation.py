@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from vla_simd_ros.hybrid.cut_controller import ControllerSettings, CutController, FrameState
+from vla_simd_ros.hybrid.load_traces import LoadTrace
 from vla_simd_ros.hybrid.split_search import predict
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts
-
-Loads = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +25,21 @@ class SimulatedLoad:
     cuts: npt.NDArray[np.int64]
 
     @property
+    def best_fixed(self) -> int:
+        """The blocks of the fixed cut that is best for the whole trace."""
+        return min(self.fixed_s, key=self.fixed_s.__getitem__)
+
+    @property
+    def over_oracle(self) -> float:
+        """By what share the controller's interval is longer than with the best cut for each frame."""
+        return self.controlled_s / self.oracle_s - 1.0
+
+    @property
+    def over_fixed(self) -> float:
+        """The same, against the best fixed cut; negative where it is shorter."""
+        return self.controlled_s / self.fixed_s[self.best_fixed] - 1.0
+
+    @property
     def moves(self) -> int:
         """How often the cut moved."""
         return int(np.count_nonzero(np.diff(self.cuts)))
@@ -35,7 +49,7 @@ def simulate_load(
     costs: StageCosts,
     settings: ControllerSettings,
     blocks: int,
-    loads: Loads,
+    loads: LoadTrace,
     noise: Sequence[float] = (),
     delay: int = 0,
 ) -> SimulatedLoad:
@@ -73,7 +87,7 @@ def simulate_load(
     )
 
 
-def _stages(costs: StageCosts, cuts: range, loads: Loads) -> tuple[Loads, Loads, Loads]:
+def _stages(costs: StageCosts, cuts: range, loads: LoadTrace) -> tuple[LoadTrace, LoadTrace, LoadTrace]:
     """Seconds of prefix and suffix [frames, cuts], and of the transfer [cuts]."""
     plain = [predict(costs, blocks) for blocks in cuts]
     left = 1.0 - loads

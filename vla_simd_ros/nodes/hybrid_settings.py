@@ -105,14 +105,15 @@ PARAMETERS = [
     Param(
         "cut_margin",
         0.02,
-        "Share of the interval that a move of the cut must be predicted to save where it follows the load.",
+        "Share of the interval that a move of the cut must be expected to save.",
         minimum=0.0,
         maximum=0.99,
     ),
     Param(
         "cut_memory",
         500,
-        "Frames over which is added up what following the load saves, and which cut is best on the whole.",
+        "Frames that are looked back at for loads that come back, for what moving the cut saved, and for the "
+        "cut that is best on the whole.",
         minimum=1,
         maximum=_MOST_FRAMES,
     ),
