@@ -17,10 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vla_simd_ros.hybrid.cut_rule import CutRule, Intervals
-from vla_simd_ros.hybrid.foresight import Foresight
-from vla_simd_ros.hybrid.slowdown import Slowdown
 from vla_simd_ros.hybrid.split_search import Split, predict
 from vla_simd_ros.hybrid.stage_costs import CostError, StageCosts
+from vla_simd_ros.hybrid.stage_forecast import StageForecast
 
 _HELD_MARGIN = 0.15
 """The part of a small margin that the held cut must save to move: it goes by a mean, which has little noise.
@@ -96,15 +95,11 @@ class CutController:
         self.blocks = blocks
         self._settings = settings
         plain = _without_load(costs, settings)
-        self._plain_s = {
-            "prefix": np.array([split.prefix_s for split in plain]),
-            "suffix": np.array([split.suffix_s for split in plain]),
-        }
-        self._transfer_s = np.array([split.transfer_s for split in plain])
-        self._slowdown = {"prefix": Slowdown(), "suffix": Slowdown()}
-        self._mean_s, self._frames = self._now(), float(_TRUSTED_FRAMES)
         remembered = min(settings.memory, _MOST_REMEMBERED)
-        self._foresight = {"prefix": Foresight(remembered), "suffix": Foresight(remembered)}
+        self._prefix = StageForecast(np.array([split.prefix_s for split in plain]), remembered)
+        self._suffix = StageForecast(np.array([split.suffix_s for split in plain]), remembered)
+        self._transfer_s = np.array([split.transfer_s for split in plain])
+        self._mean_s, self._frames = self._now(), float(_TRUSTED_FRAMES)
         start, margin = blocks - settings.first, settings.margin
         self._hold = CutRule(start, margin * max(_HELD_MARGIN, margin))
         self._follow = CutRule(start, margin, charged=_HEAD_START)
@@ -113,15 +108,17 @@ class CutController:
 
     def observe(self, state: FrameState) -> int:
         """Take a frame's state in; the blocks of the prefix from the next frame on."""
-        self._estimate("prefix", state.prefix_s, state.prefix_load, state.blocks)
-        self._estimate("suffix", state.suffix_s, state.suffix_load, state.blocks)
+        place = state.blocks - self._settings.first
+        self._prefix.take(place, state.prefix_s, state.prefix_load)
+        self._suffix.take(place, state.suffix_s, state.suffix_load)
         now_s = self._now()
+        self._add_to_mean(now_s)
         rules = (self._hold, self._follow, self._foresee)
         for rule in rules:
             rule.charge(now_s, state.delay, self._kept)
         # Frames that were dropped before the second stage are its slowness seen before its time is known.
         behind = state.backlog > 0
-        self._hold.choose(self._mean(now_s))
+        self._hold.choose(self._mean_s)
         self._follow.choose(now_s, behind)
         self._foresee.choose(self._expected(1 + state.delay), behind)
         least = min(rules, key=lambda rule: rule.charged)
@@ -134,45 +131,25 @@ class CutController:
         """The predicted interval with a prefix of ``blocks`` blocks under the slowdowns measured last."""
         return float(self._now()[blocks - self._settings.first])
 
-    def _mean(self, now_s: Intervals) -> Intervals:
-        """Over the frames lately."""
+    def _now(self) -> Intervals:
+        """Under the slowdowns of now."""
+        return np.maximum(self._prefix.now_s(), self._transfer_s + self._suffix.now_s())
+
+    def _expected(self, ahead: int) -> Intervals:
+        """So many frames from now: the mean over what either stage may take, each by itself."""
+        prefix_s, suffix_s = self._prefix.expected_s(ahead), self._suffix.expected_s(ahead)
+        possible_s = np.maximum(prefix_s[:, None], self._transfer_s + suffix_s)
+        return np.asarray(possible_s.mean(axis=(0, 1)))
+
+    def _add_to_mean(self, now_s: Intervals) -> None:
         kept, frames = self._kept, self._frames
         self._frames = kept * frames + 1.0
         self._mean_s = (kept * frames * self._mean_s + now_s) / self._frames
-        return self._mean_s
-
-    def _expected(self, ahead: int) -> Intervals:
-        """So many frames ahead, by what followed slowdowns like those of now, each side's by themselves."""
-        for side, foresight in self._foresight.items():
-            foresight.take(self._slowdown[side].value, self._slowdown[side].noise)
-        prefix, suffix = (self._foresight[side].expected(ahead) for side in ("prefix", "suffix"))
-        mean_s: Intervals = self._intervals(prefix[:, None, None], suffix[:, None]).mean(axis=(0, 1))
-        return mean_s
 
     @property
     def _kept(self) -> float:
         """What a frame's weight is multiplied with, one frame later."""
         return 1.0 - 1.0 / self._settings.memory
-
-    def _now(self) -> Intervals:
-        """Under the slowdowns of now."""
-        return self._intervals(*(np.array(self._slowdown[side].value) for side in ("prefix", "suffix")))
-
-    def _intervals(self, prefix: Intervals, suffix: Intervals) -> Intervals:
-        """Of every cut of the zone, the last axis, under slowdowns of either side."""
-        return np.maximum(
-            self._plain_s["prefix"] * prefix, self._transfer_s + self._plain_s["suffix"] * suffix
-        )
-
-    def _estimate(self, side: str, measured_s: float, load: float, blocks: int) -> None:
-        """A side's slowdown from what a frame took there; from the load where the frame had nothing there."""
-        place = blocks - self._settings.first
-        there = 0 <= place < len(self._transfer_s)
-        plain = float(self._plain_s[side][place]) if there else 0.0
-        if plain > 0.0 and math.isfinite(measured_s) and measured_s > 0.0:
-            self._slowdown[side].take(measured_s / plain)
-        elif 0.0 <= load < 1.0:
-            self._slowdown[side].take(1.0 / (1.0 - load))
 
 
 def _without_load(costs: StageCosts, settings: ControllerSettings) -> list[Split]:
