@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -256,6 +258,48 @@ def test_a_thread_that_has_ended_is_found() -> None:
     bench.pipeline.check()
     assert len(bench.record.failures) == 1
     assert bench.pipeline.close(PATIENCE_S)
+
+
+class Held:
+    """What a frame is computed with."""
+
+
+@pytest.mark.parametrize("bad", ["prefix", "suffix"])
+def test_a_stage_that_raised_holds_nothing_any_more(bad: str) -> None:
+    """Not even until the interpreter looks for cycles: others are loaded in the place of what failed."""
+    told: list[str] = []
+    over = threading.Event()
+
+    def work(value: Held) -> Held:
+        return value
+
+    def fail(value: Held) -> Held:
+        used = value
+        raise RuntimeError(f"no memory left for {type(used).__name__}")
+
+    def failed(error: PipelineError) -> None:
+        told.append(str(error))
+        over.set()
+
+    gc.disable()
+    try:
+        value = Held()
+        held = weakref.ref(value)
+        pipeline = FramePipeline(
+            *({"prefix": work, "suffix": work} | {bad: fail}).values(),
+            on_result=lambda result: None,
+            on_drop=lambda number, reason: None,
+            on_failure=failed,
+            clock=Clock(),
+            stall_s=5.0,
+        )
+        pipeline.submit(value)
+        del value
+        assert over.wait(PATIENCE_S) and pipeline.ended(PATIENCE_S)
+        assert held() is None
+    finally:
+        gc.enable()
+    assert told == [f"the {bad} failed on frame 0: no memory left for Held"]
 
 
 def test_pipelines_that_follow_each_other_go_on_with_the_numbers() -> None:

@@ -396,7 +396,7 @@ def test_what_cannot_be_is_refused_in_words(
 ) -> None:
     robot = vehicle(zone_first=900)
     assert robot.configured == FAILURE
-    assert "the first cut is after 900 blocks, expected 1 to" in capfd.readouterr().err
+    assert "zone_first is 900, expected 1 to" in capfd.readouterr().err
     robot.node.set_parameters([Parameter("zone_first", value=0)])
     assert robot.node.trigger_configure() == SUCCESS
 

@@ -297,11 +297,7 @@ class FramePipeline:
                     self._drop(frame.number, Drop.UNUSABLE)
             return
         except BaseException as error:  # whatever a stage raises ends the pipeline, and is told
-            told = _told(error)
-            with self._telling:
-                failure = PipelineError(f"the {name} failed on frame {frame.number}: {told}")
-                failure.__cause__ = error
-                self._fail(failure)
+            self._raised(name, frame.number, error)
             return
         ended = self._clock()
         times = replace(frame.times, **{f"{name}_ended": ended})
@@ -309,6 +305,14 @@ class FramePipeline:
             if self._open:
                 self._end(name, ended - getattr(times, f"{name}_began"))
                 deliver(_Frame(frame.number, value, times))
+
+    def _raised(self, name: str, number: int, error: BaseException) -> None:
+        # Not where the stage was called: a variable there, which the error's own traceback leads back to,
+        # would keep all that the stage had in memory.
+        failure = PipelineError(f"the {name} failed on frame {number}: {_told(error)}")
+        failure.__cause__ = error
+        with self._telling:
+            self._fail(failure)
 
     def _begin(self, name: str, frame: _Frame) -> None:
         self._working[name] = frame
@@ -333,6 +337,7 @@ class FramePipeline:
         self._open = False
         waiting = (self._before_suffix.close(), self._before_prefix.close())
         under_way = (self._working["suffix"], waiting[0], self._working["prefix"], waiting[1])
+        self._working = dict.fromkeys(self._working)
         for frame in under_way:
             if frame is not None:
                 self._drop(frame.number, reason)

@@ -45,6 +45,9 @@ class TwoStagePolicy(Protocol):
     def warm_up(self) -> None:
         """Run everything once."""
 
+    def close(self) -> None:
+        """Free the weights; the policy cannot be used afterwards."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Crossed:
@@ -150,6 +153,11 @@ class HybridPolicy:
             if request.plan is not None:
                 self.policy.solve(executable.steps(after), request.plan, 1)
 
+    def close(self) -> None:
+        """Free the weights; the policy cannot be used afterwards."""
+        self._wanted = None
+        self.policy.close()
+
 
 class WholePolicy:
     """A policy that is not cut: the first stage only hands frames on, so that the newest one is taken."""
@@ -172,3 +180,7 @@ class WholePolicy:
     def warm_up(self) -> None:
         """Run it once."""
         self.policy.warm_up()
+
+    def close(self) -> None:
+        """Free the weights; the policy cannot be used afterwards."""
+        self.policy.close()

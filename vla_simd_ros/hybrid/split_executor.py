@@ -218,26 +218,35 @@ class _Crossing(Mapping[str, Array]):
         return len(self._all())
 
 
-class _Cut:
-    """Both sides of one cut."""
+class _Halves:
+    """What is on either side of a cut, found when it is first asked for; both sides may ask first."""
 
-    def __init__(
-        self, compiled: CompiledPolicy, after: str, prefix: Executor, suffix: Executor, beside: _Cut | None
-    ) -> None:
+    def __init__(self, compiled: CompiledPolicy, after: str) -> None:
         self._compiled = compiled
         self._after = after
         self._partition: Partition | None = None
         self._partitioning = threading.Lock()
-        self.prefix: _Side = _Side(lambda: self.partition.prefix, prefix, beside.prefix if beside else None)
-        self.suffix: _Side = _Side(lambda: self.partition.suffix, suffix, beside.suffix if beside else None)
 
-    @property
-    def partition(self) -> Partition:
-        """What is on either side; both may ask first."""
+    def get(self) -> Partition:
         with self._partitioning:
             if self._partition is None:
                 self._partition = partition(self._compiled, self._after)
             return self._partition
+
+
+class _Cut:
+    """Both sides of one cut. Neither refers to it, so that memory is free as soon as nobody uses it."""
+
+    def __init__(
+        self, compiled: CompiledPolicy, after: str, prefix: Executor, suffix: Executor, beside: _Cut | None
+    ) -> None:
+        self._halves = halves = _Halves(compiled, after)
+        self.prefix: _Side = _Side(lambda: halves.get().prefix, prefix, beside.prefix if beside else None)
+        self.suffix: _Side = _Side(lambda: halves.get().suffix, suffix, beside.suffix if beside else None)
+
+    @property
+    def partition(self) -> Partition:
+        return self._halves.get()
 
     def load(self) -> None:
         """Load both sides now."""

@@ -85,7 +85,7 @@ class FrameStages:
 
     def close(self) -> None:
         """Free the policy."""
-        self._policy.policy.close()
+        self._policy.close()
 
     def _unusable(self, error: Exception) -> UnusableFrame:
         self._runner.failed(error)
