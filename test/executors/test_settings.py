@@ -79,7 +79,16 @@ def test_exact_refuses_what_rounds_more(changes: dict[str, str], message: str) -
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("threads", True), ("threads", "2"), ("affinity", "01"), ("isa", 2), ("waiting", None)],
+    [
+        ("threads", True),
+        ("threads", "2"),
+        ("affinity", "01"),
+        ("affinity", 1),
+        ("affinity", None),
+        ("threads", (2,)),
+        ("isa", 2),
+        ("waiting", None),
+    ],
 )
 def test_values_have_their_type(name: str, value: Any) -> None:
     with pytest.raises(SettingError, match=f"{name}="):

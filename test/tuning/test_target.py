@@ -31,6 +31,9 @@ def test_a_file_describes_a_target(tmp_path: Path) -> None:
         ({"fma_latency": 4.5}, "fma_latency is 4.5, expected 1 or more"),
         ({"operand_mode": "gather"}, "operand_mode is 'gather', expected broadcast or lanes"),
         ({"isa": "sse2"}, "isa is 'sse2', expected one of avx2, avx512, neon"),
+        ({"isa": ["neon"]}, "isa is \\['neon'\\], expected one of avx2, avx512, neon"),
+        ({"lanes": 8}, "lanes is 8, expected 4 for neon"),
+        ({"registers": 10**8}, "registers is 100000000, expected at most 32 for neon"),
         ({"vectors": 2}, "'vectors' is unknown"),
     ],
 )
@@ -43,7 +46,12 @@ def test_a_description_that_makes_no_sense(tmp_path: Path, change: dict[str, Any
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "not JSON"), ("[]", "expected an object with name"), ('{"name": "x"}', "'isa' is missing")],
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "expected an object with name"),
+        ('{"name": "x"}', "'isa' is missing"),
+    ],
 )
 def test_a_file_that_is_none(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "target.json"

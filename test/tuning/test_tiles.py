@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vla_simd_ros.tuning.target import TARGETS, Target, TargetError
+from vla_simd_ros.tuning.target import INSTRUCTION_SETS, TARGETS, Target, TargetError
 from vla_simd_ros.tuning.tiles import Tile, common_divisor, feasible_tiles, select_tile, violation
 
 AVX2, AVX512, NEON = TARGETS["avx2"], TARGETS["avx512"], TARGETS["neon"]
@@ -76,9 +76,9 @@ def test_without_a_feasible_tile_weights_stay_unpacked() -> None:
 def targets(draw: st.DrawFn) -> Target:
     numbers = [draw(st.integers(1, n)) for n in (3, 3, 6)]
     mode = draw(st.sampled_from(["broadcast", "lanes"]))
-    return Target(
-        "t", "avx2", draw(st.sampled_from([4, 8, 16])), draw(st.sampled_from([16, 32])), *numbers, mode
-    )
+    isa = draw(st.sampled_from(sorted(INSTRUCTION_SETS)))
+    _, lanes, registers = INSTRUCTION_SETS[isa]
+    return Target("t", isa, lanes, draw(st.integers(registers // 2, registers)), *numbers, mode)
 
 
 def allowed(target: Target, divisor: int) -> Iterator[Tile]:

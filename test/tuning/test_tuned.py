@@ -74,6 +74,7 @@ def test_what_is_written_is_read_again_and_readable(tmp_path: Path) -> None:
         ({"settings": []}, "is damaged: expected an object with settings"),
         ({"settings": {"speed": 9}}, "is damaged: setting 'speed' is unknown"),
         ({"settings": {"threads": "two"}}, "is damaged: threads='two': expected"),
+        ({"settings": {"affinity": 1}}, "is damaged: affinity=1: expected"),
         ({"settings": {"convolution_layers": "3x3=fast"}}, "is damaged: convolution_layers: '3x3=fast'"),
     ],
 )
@@ -83,7 +84,7 @@ def test_a_file_of_no_use_says_why(tmp_path: Path, changes: dict[str, Any], mess
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b"9" * 5000])
 def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "tuned.json"
     file.write_bytes(content)

@@ -142,10 +142,9 @@ class EngineSettings:
     )
 
     def __post_init__(self) -> None:
-        if not isinstance(self.affinity, str):
-            object.__setattr__(
-                self, "affinity", tuple(self.affinity)
-            )  # a list where they come from JSON or ROS
+        if isinstance(self.affinity, Iterable) and not isinstance(self.affinity, str):
+            # A list where they come from JSON or ROS.
+            object.__setattr__(self, "affinity", tuple(self.affinity))
         for name, setting in settings().items():
             value = getattr(self, name)
             if not _fits(setting, value, _DEFAULTS[name]):
@@ -227,8 +226,8 @@ def _check_name(name: str) -> None:
 def _fits(setting: Setting, value: Any, default: Any) -> bool:
     if isinstance(default, str):
         return isinstance(value, str) and (not setting.choices or value in setting.choices)
-    numbers: Sequence[Any] = (value,) if isinstance(default, int) else value
-    return all(
+    numbers: Sequence[Any] = value if isinstance(value, tuple) else (value,)
+    return isinstance(value, type(default)) and all(
         type(number) is int and setting.minimum <= number <= (setting.maximum or 0) for number in numbers
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class TargetError(ValueError):
@@ -13,8 +13,23 @@ class TargetError(ValueError):
 
 
 OPERAND_MODES = ("broadcast", "lanes")
-ARCHITECTURES = {"avx2": "x86_64", "avx512": "x86_64", "neon": "aarch64"}
-"""What a kernel source can be compiled for: its instruction sets, and the processor of each."""
+
+
+class InstructionSet(NamedTuple):
+    """The processor that it belongs to, as ``platform.machine()`` calls it, the fp32 values in one of its
+    vector registers, and how many of these it has."""
+
+    architecture: str
+    lanes: int
+    registers: int
+
+
+INSTRUCTION_SETS = {
+    "avx2": InstructionSet("x86_64", 8, 16),
+    "avx512": InstructionSet("x86_64", 16, 32),
+    "neon": InstructionSet("aarch64", 4, 32),
+}
+"""What a kernel source can be compiled for."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +61,20 @@ class Target:
             raise TargetError(
                 f"target '{self.name}': operand_mode is {self.operand_mode!r}, expected {expected}"
             )
-        if self.isa not in ARCHITECTURES:
-            expected = ", ".join(ARCHITECTURES)
+        if not isinstance(self.isa, str) or self.isa not in INSTRUCTION_SETS:
+            expected = ", ".join(INSTRUCTION_SETS)
             raise TargetError(f"target '{self.name}': isa is {self.isa!r}, expected one of {expected}")
+        _, lanes, registers = INSTRUCTION_SETS[self.isa]
+        if self.lanes != lanes:
+            raise TargetError(f"target '{self.name}': lanes is {self.lanes}, expected {lanes} for {self.isa}")
+        if self.registers > registers:
+            expected = f"at most {registers} for {self.isa}"
+            raise TargetError(f"target '{self.name}': registers is {self.registers}, expected {expected}")
 
     @property
     def architecture(self) -> str:
         """The processor that the instruction set belongs to, as ``platform.machine()`` calls it."""
-        return ARCHITECTURES[self.isa]
+        return INSTRUCTION_SETS[self.isa].architecture
 
 
 TARGETS = {
@@ -80,7 +101,7 @@ def find_target(name: str) -> Target:
         raise TargetError(f"target '{name}' is unknown and no file, expected one of {known}, or a JSON file")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise TargetError(f"{path}: not JSON: {error}") from None
     return _from_json(path, content)
 

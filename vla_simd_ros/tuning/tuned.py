@@ -102,7 +102,7 @@ def read_tuned(path: Path, shape: str, machine: Mapping[str, Any]) -> Choice:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise TuningError(f"{path} is damaged: {error}") from None
     expected = {
         "format": FORMAT,
