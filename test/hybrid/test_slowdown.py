@@ -40,6 +40,24 @@ def test_a_slow_drift_is_followed() -> None:
         assert slowdown.value == pytest.approx(drawn, rel=0.1)
 
 
+def test_two_in_a_row_to_the_same_side_are_a_change() -> None:
+    """Each alone might be noise."""
+    slowdown = settled(0.02)
+    before = slowdown.value
+    slowdown.take(before * 1.075)
+    assert slowdown.value == pytest.approx(1.0075 * before)
+    slowdown.take(before * 1.075)
+    assert slowdown.value == pytest.approx(1.075 * before)
+
+
+def test_two_in_a_row_to_different_sides_are_noise() -> None:
+    slowdown = settled(0.02)
+    before = slowdown.value
+    slowdown.take(before * 1.075)
+    slowdown.take(before * 0.925)
+    assert slowdown.value == pytest.approx(before, rel=0.01)
+
+
 def test_more_than_the_most_is_no_noise() -> None:
     """A load that is another one in every frame is followed from frame to frame."""
     slowdown = Slowdown()

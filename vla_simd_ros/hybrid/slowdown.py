@@ -6,6 +6,8 @@ import math
 
 _SURPRISE = 3.5
 """A measurement so many standard deviations away from the estimate is a change, not noise."""
+_DRIFT = 2.25
+"""Two in a row that are so many away to the same side are a change too: a load goes up or down bit by bit."""
 _FRAMES = 10
 """An estimate is the mean since the last change, over about so many frames at most, so that it follows slow
 changes too."""
@@ -30,6 +32,7 @@ class Slowdown:
         self.value = 1.0
         self._spread = _MOST_NOISE  # until it is known: at first nothing small is taken for a change
         self._count = 1
+        self._away = 0.0  # of the measurement before, in standard deviations
         self._last: float | None = None
 
     @property
@@ -38,10 +41,12 @@ class Slowdown:
 
     def take(self, measured: float) -> None:
         """Take the factor of a frame in, a positive number."""
-        away = measured / self.value - 1.0
-        changed = abs(away) > _SURPRISE * self.noise * math.sqrt(1.0 + 1.0 / self._count)
+        step = measured / self.value - 1.0
+        before, self._away = self._away, step / (self.noise * math.sqrt(1.0 + 1.0 / self._count))
+        drifts = min(abs(before), abs(self._away)) > _DRIFT and before * self._away > 0.0
+        changed = abs(self._away) > _SURPRISE or drifts
         self._count = 1 if changed else min(self._count + 1, _FRAMES)
-        self.value *= 1.0 + away / self._count
+        self.value *= 1.0 + step / self._count
         if self._last is not None:
             self._widen(abs(measured / self._last - 1.0))
         self._last = measured
