@@ -10,7 +10,7 @@ import pytest
 from vla_simd_ros.hybrid.cut_controller import ControllerSettings
 from vla_simd_ros.hybrid.load_simulation import simulate_load
 from vla_simd_ros.hybrid.load_traces import LoadTrace, make_loads
-from vla_simd_ros.hybrid.split_search import best_split, splits
+from vla_simd_ros.hybrid.split_search import Resources, best_split, predict, splits
 from vla_simd_ros.hybrid.stage_costs import BlockCost, CostError, StageCosts
 
 FRAMES = 2000
@@ -188,3 +188,21 @@ def test_it_moves_when_a_side_is_loaded_and_comes_back() -> None:
 def test_loads_that_cannot_be_are_refused(loads: LoadTrace) -> None:
     with pytest.raises(CostError, match="load"):
         simulate_load(orion(), ZONE, START, loads)
+
+
+@pytest.mark.parametrize(("working", "resting"), [(10.0, 20.0), (4.0, 8.0), (2.0, 10.0)])
+def test_of_work_by_chance_it_loses_little_against_who_knows_its_law(working: float, resting: float) -> None:
+    """Who knows how long work and rest last in the mean, but not when they end, has after each frame the cut
+    that costs least under what then may follow; nobody who does not know the trace can do better."""
+    rng = np.random.default_rng(17)
+    lengths = rng.geometric(np.tile([1 / resting, 1 / working], FRAMES))
+    works = np.repeat(np.tile([0, 1], FRAMES), lengths)[:FRAMES]
+    found = simulate_load(orion(), ZONE, START, np.stack((np.zeros(FRAMES), 0.55 * works), axis=1), NOISE)
+    zone = range(ZONE.first, ZONE.last + 1)
+    costs_s = np.array(
+        [[predict(orion(), k, Resources(suffix_load=load)).interval_s for k in zone] for load in (0.0, 0.55)]
+    )
+    follows = np.array([[1 - 1 / resting, 1 / resting], [1 / working, 1 - 1 / working]])
+    cuts = (follows @ costs_s).argmin(axis=1)
+    lawful_s = costs_s[works[1:], cuts[works[:-1]]].mean()
+    assert found.controlled_s <= 1.015 * lawful_s
