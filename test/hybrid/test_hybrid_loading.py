@@ -14,7 +14,7 @@ from small_checkpoints import small_options
 
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import make_checkpoint
-from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.graph.int8 import INT8
@@ -198,6 +198,12 @@ def test_the_zone_is_resident_on_both_sides(measured: Measured) -> None:
 def test_cores_that_cannot_be_are_refused_before_anything_is_loaded() -> None:
     with pytest.raises(PlacementError, match=r"prefix_cpus has \[9999\]"):
         HybridLoader(options(Path("nowhere"), prefix=("simd", Side((9999,)))), CORES)
+
+
+def test_pytorch_on_both_sides_has_one_number_of_threads(folder: Path) -> None:
+    sides = {"prefix": ("torch", Side(threads=2)), "suffix": ("torch", Side())}
+    with pytest.raises(SettingError, match="prefix_threads is 2 and suffix_threads 3, expected the same"):
+        HybridLoader(options(folder, **sides), range(5))
 
 
 def test_int8_auto_is_what_the_second_sides_engine_is_faster_with(

@@ -17,13 +17,15 @@ Times = namedtuple("Times", "user system idle iowait guest")
 
 
 class Nvml:
-    """A driver with ``count`` GPUs that is busy for so many percent, of which each process takes some."""
+    """A driver with ``count`` GPUs, the first of which is busy for so many percent, of which each process
+    takes some, and each other one for one percent more."""
 
     class NVMLError(Exception):
         pass
 
     def __init__(self, count: int = 1, busy: int = 0, taken: dict[int, int] | None = None) -> None:
         self.count, self.busy, self.taken = count, busy, taken
+        self.uuids = [f"GPU-{index}" for index in range(count)]
         self.asked_since: list[int] = []
         self.fails = False
 
@@ -37,10 +39,15 @@ class Nvml:
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return index
 
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
+        if uuid not in self.uuids:
+            raise self.NVMLError("Not Found")
+        return self.uuids.index(uuid)
+
     def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
         if self.fails:
             raise self.NVMLError("GPU is lost")
-        return SimpleNamespace(gpu=self.busy)
+        return SimpleNamespace(gpu=self.busy + handle)
 
     def nvmlDeviceGetProcessUtilization(self, handle: int, since: int) -> list[Any]:
         self.asked_since.append(since)
@@ -176,6 +183,32 @@ def test_without_a_driver_or_a_gpu_the_rest_is_known(monkeypatch: pytest.MonkeyP
         MachineState.of_this(gpu=0, cpus=[0])
     nvml.fails = True
     assert "Driver Not Loaded" in MachineState.of_this(gpu=0, cpus=[0]).problems["gpu"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "load"), [(None, 0.5), ("0,2", 0.5), ("2", 0.52), (" 1 ,0", 0.51), ("GPU-2,GPU-0", 0.52)]
+)
+def test_the_gpu_is_the_first_that_is_shown(
+    monkeypatch: pytest.MonkeyPatch, shown: str | None, load: float
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(count=3, busy=50))
+    if shown is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    assert MachineState.of_this(cpus=[0]).sample().gpu == pytest.approx(load)
+
+
+@pytest.mark.parametrize(
+    ("shown", "problem"), [("", "there is no GPU"), ("-1", "there is no GPU"), ("GPU-7", "Not Found")]
+)
+def test_a_gpu_that_is_not_shown_is_not_watched(
+    monkeypatch: pytest.MonkeyPatch, shown: str, problem: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(count=3))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    state = MachineState.of_this(cpus=[0])
+    assert problem in state.problems["gpu"] and state.sample().gpu is None
 
 
 def test_a_reader_that_fails_is_told_and_asked_again() -> None:

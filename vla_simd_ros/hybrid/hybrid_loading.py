@@ -11,7 +11,7 @@ from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.decoding.decoders import DEFAULT_OPTIONS, DecoderOptions
 from vla_simd_ros.executors.base import Executor
 from vla_simd_ros.executors.int8_choice import AUTO, TimesOperations
-from vla_simd_ros.executors.settings import EngineSettings
+from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.programs import InstructedPolicy, instruct
 from vla_simd_ros.graph.fold_cache import FoldCache
@@ -125,6 +125,7 @@ class HybridLoader:
         """Where the threads of the prefix and of the suffix run."""
         self._checkpoint = load_checkpoint(options.checkpoint)
         self._choices = tuple(map(self._choice, (options.prefix[1], options.suffix[1]), self.places))
+        self._check_threads()
         self.int8 = self._groups()
         """The groups of layers in int8."""
         programs = instruct(self._checkpoint, _INSTRUCTION, self.int8)
@@ -182,6 +183,15 @@ class HybridLoader:
         options = self._options
         changes = {**options.engine.changed(), "threads": side.threads or len(place.cpus)}
         return resolve(options.settings, self._checkpoint, changes, options.int8)
+
+    def _check_threads(self) -> None:
+        """Raise SettingError for two numbers of threads where there can be one only."""
+        first, second = (choice.settings.threads for choice in self._choices)
+        if [name for name, _ in self._sides()] == ["torch"] * 2 and first != second:
+            raise SettingError(
+                f"prefix_threads is {first} and suffix_threads {second}, expected the same where torch "
+                "computes both: PyTorch has one number for the whole process"
+            )
 
     def _groups(self) -> tuple[str, ...]:
         """The groups of layers in int8, the same on both sides."""

@@ -49,18 +49,19 @@ class LoadReader(Protocol):
 
 
 class GpuLoad:
-    """The load of the GPU ``index`` in the driver's order, by ``nvml``, the module pynvml."""
+    """The load of a GPU, which has an index in the driver's order or a UUID, by ``nvml``, the module
+    pynvml."""
 
-    def __init__(self, index: int, nvml: Any) -> None:
-        """Raises MachineStateError where there is no such GPU, and NVMLError without a driver."""
+    def __init__(self, gpu: int | str, nvml: Any) -> None:
+        """Raises MachineStateError where there is no GPU of that index, and NVMLError without a driver or for
+        an unknown UUID."""
         nvml.nvmlInit()
         count = nvml.nvmlDeviceGetCount()
-        if not 0 <= index < count:
-            raise MachineStateError(
-                f"the GPU has the index {index}, expected less than {count}, their number"
-            )
+        if isinstance(gpu, int) and not 0 <= gpu < count:
+            raise MachineStateError(f"the GPU has the index {gpu}, expected less than {count}, their number")
+        by = nvml.nvmlDeviceGetHandleByIndex if isinstance(gpu, int) else nvml.nvmlDeviceGetHandleByUUID
         self._nvml = nvml
-        self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        self._handle = by(gpu)
         self._seen = 0
 
     def read(self) -> float:
@@ -128,8 +129,9 @@ class MachineState:
 
     @classmethod
     def of_this(cls, gpu: int | None = None, cpus: Collection[int] | None = None) -> MachineState:
-        """The GPU of this index, or the first one if there is one, and the cores given, or all that this
-        process may run on. Raises MachineStateError for a GPU or a core that was asked for and is not there.
+        """The GPU of this index, or the first one that CUDA shows to this process if there is one, and the
+        cores given, or all that this process may run on. Raises MachineStateError for a GPU or a core that
+        was asked for and is not there.
         """
         cores = os.sched_getaffinity(0) if cpus is None else frozenset(cpus)
         return cls(_gpu_reader(gpu), _cpu_reader(cores))
@@ -161,13 +163,25 @@ def _gpu_reader(index: int | None) -> LoadReader | str:
     except ImportError:
         return "the package nvidia-ml-py is not installed (pip install nvidia-ml-py)"
     try:
-        return GpuLoad(index or 0, nvml)
+        return GpuLoad(_first_visible() if index is None else index, nvml)
     except MachineStateError as error:
         if index is None:
             return "there is no GPU"
         raise error
     except nvml.NVMLError as error:
         return f"the GPU's driver does not answer: {error}"
+
+
+def _first_visible() -> int | str:
+    """By CUDA_VISIBLE_DEVICES, whose numbers are the driver's with CUDA_DEVICE_ORDER=PCI_BUS_ID or where all
+    GPUs are alike; -1 where it shows none."""
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shown is None:
+        return 0
+    first = shown.split(",")[0].strip()
+    if first.startswith(("GPU-", "MIG-")):
+        return first
+    return int(first) if first.isdecimal() else -1
 
 
 def _cpu_reader(cpus: Collection[int]) -> LoadReader | str:

@@ -97,7 +97,8 @@ PARAMETERS = [
     Param(
         "prefix_memory",
         0,
-        "MiB that the prefix may hold with its blocks of the whole zone; 0: no limit.",
+        "MiB that the prefix may hold: weights of its blocks, of the whole zone, and activations of one cut; "
+        "0: no limit.",
         minimum=0,
         maximum=_MOST_MIB,
     ),
