@@ -97,7 +97,7 @@ def test_a_fixed_cut_stays() -> None:
 def test_a_stage_that_fails_ends_the_run_and_the_load() -> None:
     taker = Taker()
     stages = Stages(taker, lambda: 2, fails=True)
-    with pytest.raises(PipelineError, match=r"the suffix failed on frame \d+: out of order"):
+    with pytest.raises(PipelineError, match=r"the suffix failed on frame \d+: OSError: out of order"):
         run_live(stages, Observation({}), SCHEDULE, taker, None, 2, stages.clock)
     assert taker.shares[-1] == 0.0
 
