@@ -45,7 +45,7 @@ def test_as_many_frames_as_asked_for_are_measured() -> None:
 
 
 def test_a_stage_that_fails_is_told() -> None:
-    with pytest.raises(PipelineError, match=r"the suffix failed on frame \d+: no more"):
+    with pytest.raises(PipelineError, match=r"the suffix failed on frame \d+: ValueError: no more"):
         measure_pipeline(Counting(fails_at=2 + 3 + 1), object(), 6)  # type: ignore[arg-type]
 
 
