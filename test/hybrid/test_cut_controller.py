@@ -43,6 +43,12 @@ def test_at_first_it_takes_two_frames_to_be_sure() -> None:
     assert controller.interval_s(7) == 7.0
 
 
+@pytest.mark.parametrize("delay", [0, 1, 2])
+def test_the_first_move_takes_no_longer_where_frames_are_under_way(delay: int) -> None:
+    """The frames that begin once two slow ones are known are cut elsewhere, and none before."""
+    assert run(CutController(COSTS, SETTINGS, 5), [2.0] * 9, delay) == [5] * (2 + delay) + [7] * (7 - delay)
+
+
 def test_one_slow_frame_moves_nothing() -> None:
     controller = CutController(COSTS, SETTINGS, 5)
     assert controller.observe(state(5, suffix=3.0)) == 5

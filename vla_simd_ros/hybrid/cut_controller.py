@@ -105,6 +105,7 @@ class CutController:
         self._follow = CutRule(start, margin, charged=_HEAD_START)
         self._foresee = CutRule(start, margin, charged=_HEAD_START)
         self._leading = self._hold
+        self._tried = False  # whether anything but holding has been
 
     def observe(self, state: FrameState) -> int:
         """Take a frame's state in; the blocks of the prefix from the next frame on."""
@@ -115,7 +116,9 @@ class CutController:
         self._add_to_mean(now_s)
         rules = (self._hold, self._follow, self._foresee)
         for rule in rules:
-            rule.charge(now_s, state.delay, self._kept)
+            # Following is first tried soon: as if its choices took effect at once.
+            delay = state.delay if self._tried or rule is not self._follow else 0
+            rule.charge(now_s, delay, self._kept)
         # Frames that were dropped before the second stage are its slowness seen before its time is known.
         behind = state.backlog > 0
         self._hold.choose(self._mean_s)
@@ -123,7 +126,7 @@ class CutController:
         self._foresee.choose(self._expected(1 + state.delay), behind)
         least = min(rules, key=lambda rule: rule.charged)
         if self._leading.charged - least.charged > _LEAD:
-            self._leading = least
+            self._leading, self._tried = least, True
         self.blocks = self._settings.first + self._leading.cut
         return self.blocks
 
