@@ -231,6 +231,33 @@ def test_a_program_that_cannot_be_recorded_is_launched(torch: Any, device: Any, 
     assert ("computing", "replay") not in cuda.record
 
 
+def test_whatever_the_device_does_late_is_waited_for(torch: Any) -> None:
+    """Frames whose results are wanted while others are under way, some of them never."""
+    from late_cuda import LateCuda
+
+    from vla_simd_ros.executors.torch_device import CudaDevice
+
+    late = loaded(torch, CudaDevice(LateCuda(), torch.device("cpu"), torch.empty))
+    here = loaded(torch, "cpu")
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        for executable in (late, here):
+            executable.run(Lifetime.EPISODE, INPUTS[Lifetime.EPISODE])
+        frames = [
+            {n: (v * rng.uniform(0.5, 1.5)).astype(v.dtype) for n, v in INPUTS[Lifetime.QUERY].items()}
+            for _ in range(5)
+        ]
+        expected = [here.run(Lifetime.QUERY, frame) for frame in frames]
+        results = [late.start(Lifetime.QUERY, frame) for frame in frames[:3]]
+        del results[1]  # a frame that was dropped
+        results += [late.start(Lifetime.QUERY, frame) for frame in frames[3:]]
+        for found, wanted in zip(results, [expected[i] for i in (0, 2, 3, 4)], strict=True):
+            for name, value in found.wait().items():
+                np.testing.assert_array_equal(value, wanted[name])
+        assert any(np.any(expected[0][name] != expected[1][name]) for name in expected[0])
+    assert not late.unrecorded
+
+
 class Elsewhere:
     """A device whose memory is not the host's: PyTorch's meta tensors, which have shapes and no values."""
 
