@@ -22,6 +22,9 @@ constexpr std::size_t kLargestShared = kSharedSlab / 8;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
+// 4 KiB on x86-64, up to 64 KiB on AArch64.
+std::size_t page_size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+
 std::byte* round_up(std::byte* data, std::size_t unit) {
   return data + (unit - reinterpret_cast<std::uintptr_t>(data) % unit) % unit;
 }
@@ -30,7 +33,8 @@ std::byte* round_up(std::byte* data, std::size_t unit) {
 
 Slab::Slab(std::size_t bytes) {
   if (bytes > std::numeric_limits<std::size_t>::max() - 2 * kHugePage) throw std::bad_alloc();
-  bytes_ = round_up(bytes, kHugePage);
+  // The end is no large page, all of which would be resident for what it begins with.
+  bytes_ = round_up(bytes, page_size());
   // Reserved with room to begin at a large page; what is over goes back at once.
   const std::size_t reserved = bytes_ + kHugePage;
   void* start = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -55,7 +59,7 @@ std::byte* Slab::take(std::size_t bytes) {
 }
 
 void Slab::discard(std::byte* piece, std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));  // 4 KiB on x86-64, up to 64 KiB on AArch64
+  const std::size_t page = page_size();
   std::byte* begin = round_up(piece, page);
   std::byte* end = piece + bytes;
   if (end - begin < static_cast<std::ptrdiff_t>(page)) return;

@@ -48,6 +48,12 @@ TEST(pieces_lie_side_by_side_and_do_not_overlap) {
   CHECK(first[99] == std::byte{1} && last[kMiB - 193] == std::byte{2});
 }
 
+TEST(the_end_of_a_slab_is_no_large_page) {
+  Slab slab(2 * kMiB + 100);
+  CHECK(slab.take(2 * kMiB + 100) != nullptr);
+  CHECK(slab.take(64 * 1024) == nullptr);  // a page at most is over
+}
+
 TEST(what_is_discarded_leaves_memory_and_its_neighbours_stay) {
   Slab slab(4 * kMiB);
   std::byte* before = slab.take(4096);

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vla_simd_ros.executors.convolution_cost import expected_cost
+from vla_simd_ros.executors.convolution_cost import cheapest, expected_cost
 from vla_simd_ros.executors.convolution_forms import DIRECT, FLAT, ConvolutionShape, Form
 
 TILE = (6, 16)
@@ -37,3 +37,12 @@ def test_filters_that_take_longer_to_read_than_to_multiply(columns: int) -> None
     cost = expected_cost(layer, DIRECT, (4, columns))
     assert cost == max(2 * 6 * (9 * 512) * 512, columns * (near / 8 + far / 4))
     assert (cost > 2 * 6 * (9 * 512) * 512) == (columns > 8)
+
+
+def test_bulky_filters_must_save_a_quarter() -> None:
+    tile = (13, 32)
+    layer = ConvolutionShape(30, 40, 256, 512, 3, 2, 1)  # 42 MB of filters on tiles of 4x4
+    costs = {form: expected_cost(layer, form, tile) for form in layer.forms}
+    assert min(costs, key=costs.__getitem__) == Form(4, 3, 2) and cheapest(layer, layer.forms, tile).side == 2
+    halves = ConvolutionShape(15, 20, 512, 512, 3, 1, 1)
+    assert cheapest(halves, halves.forms, tile) == Form(4)

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from vla_simd_ros.executors.convolution_cost import expected_cost
+from vla_simd_ros.executors.convolution_cost import cheapest
 from vla_simd_ros.executors.convolution_forms import (
     DIRECT,
     FIXED_CONVOLUTIONS,
@@ -94,7 +94,7 @@ class ConvolutionChoice:
     def _choose(self, shape: ConvolutionShape, forms: Sequence[Form]) -> Form:
         if len(forms) == 1:
             return forms[0]
-        expected = min(forms, key=lambda form: expected_cost(shape, form, self._tile))
+        expected = cheapest(shape, forms, self._tile)
         if self._setting != "measured":
             return expected
         times = self._times_ms(shape, forms)

@@ -9,6 +9,7 @@ actions the same bits, in every process and on every machine with the instructio
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from vla_simd_ros.executors.convolution_forms import ConvolutionShape, Form
 
@@ -21,36 +22,59 @@ _NEAR_BYTES = 512 << 10
 # The same for a value that is transformed, of an image's tiles and of the results, and one that is copied.
 _PER_TRANSFORMED, _PER_COPIED = 14, 24
 
+# Filters that take more memory must save so much of the time.
+_BULKY_BYTES, _BULKY_GAIN = 40 << 20, 0.25
+
 _FLOAT_BYTES = 4
 _LINE = 16  # Winograd's method for 3x3 filters takes so many channels at a time
+
+
+def cheapest(shape: ConvolutionShape, forms: Iterable[Form], tile: tuple[int, int]) -> Form:
+    """The form of the least expected cost, where those with bulky filters have to be far below."""
+
+    def weighed(form: Form) -> float:
+        bulky = _filter_bytes(shape, form) > _BULKY_BYTES
+        return expected_cost(shape, form, tile) / (1 - _BULKY_GAIN * bulky)
+
+    return min(forms, key=weighed)
 
 
 def expected_cost(shape: ConvolutionShape, form: Form, tile: tuple[int, int]) -> float:
     """Time in floating-point operations of a full register ``tile`` of so many rows and columns: that of the
     products, or of reading the filters where that is longer, and that of what surrounds them."""
-    rows, depth, moved = _product(shape, form, tile[0])
+    rows, surroundings = _product(shape, form, tile[0])
     half_tile = tile[1] // 2
     columns = math.ceil(shape.filters / half_tile) * half_tile
-    filter_bytes = _FLOAT_BYTES * depth * shape.filters
+    filter_bytes = _filter_bytes(shape, form)
     near = min(filter_bytes, _NEAR_BYTES)
     reading = tile[1] * (_NEAR * near + _FAR * (filter_bytes - near))
-    return max(2 * rows * depth * columns, reading) + moved
+    return max(2 * rows * _depth(shape, form) * columns, reading) + surroundings
 
 
-def _product(shape: ConvolutionShape, form: Form, tile_rows: int) -> tuple[int, int, float]:
-    """Rows that are paid for and depth of the matrix products of an algorithm, all of one size, and the cost
-    of what surrounds them."""
+def _filter_bytes(shape: ConvolutionShape, form: Form) -> int:
+    return _FLOAT_BYTES * _depth(shape, form) * shape.filters
+
+
+def _depth(shape: ConvolutionShape, form: Form) -> int:
+    """Values that a filter has in an algorithm, over all of its matrix products."""
+    if not form.side:
+        return shape.kernel**2 * shape.channels
+    unit = _LINE if shape.kernel == 3 else 1
+    return form.products * math.ceil(shape.channels / unit) * unit
+
+
+def _product(shape: ConvolutionShape, form: Form, tile_rows: int) -> tuple[int, float]:
+    """Rows that are paid for in the matrix products of an algorithm, all of one size, and the cost of what
+    surrounds them."""
     height, width = shape.out_size
     if form.side:
         tiles = form.tiles(height, width)
-        channels = shape.channels if shape.kernel != 3 else math.ceil(shape.channels / _LINE) * _LINE
         transformed = tiles * form.values * (shape.channels + shape.filters)
-        return _paid_rows(tiles, tile_rows), form.products * channels, _PER_TRANSFORMED * transformed
-    depth = shape.kernel**2 * shape.channels
+        return _paid_rows(tiles, tile_rows), _PER_TRANSFORMED * transformed
     if form.flat:
-        return _paid_rows(height * width, tile_rows), depth, _PER_COPIED * height * width * depth
+        return _paid_rows(height * width, tile_rows), _PER_COPIED * height * width * _depth(shape, form)
     # Where patches stay in the image, a tile's rows are of one line of it.
-    return height * _paid_rows(width, tile_rows), depth, 0.0
+    return height * _paid_rows(width, tile_rows), 0.0
 
 
 def _paid_rows(rows: int, tile_rows: int) -> int:
