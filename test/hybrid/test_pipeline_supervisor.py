@@ -205,8 +205,8 @@ def test_a_stage_that_stalls_is_cancelled_and_its_result_counts_no_more(bench: B
     assert [result.number for result in bench.results] == [1]
 
 
-@pytest.mark.parametrize("stage", ["prefix", "suffix"])
-def test_a_stage_that_is_stuck_is_left_and_others_are_made(stage: str) -> None:
+def left_to_a_stuck(stage: str) -> Bench:
+    """The first pipeline's ``stage`` is stuck, and a second pipeline has answered a frame since."""
     bench = Bench(IMPATIENT)
     bench.run()
     bench.faults[stage] = ["stuck"]
@@ -215,6 +215,12 @@ def test_a_stage_that_is_stuck_is_left_and_others_are_made(stage: str) -> None:
     bench.later(0.1)
     bench.later(0.6)
     bench.frame()
+    return bench
+
+
+@pytest.mark.parametrize("stage", ["prefix", "suffix"])
+def test_a_stage_that_is_stuck_is_left_and_others_are_made(stage: str) -> None:
+    bench = left_to_a_stuck(stage)
     assert bench.results[0].value == ("frame 1", "pipeline 1", "go")
     assert not bench.made[0].closed, "its thread still uses it"
     # It comes back in the end, and nobody wants what it has.
@@ -226,14 +232,7 @@ def test_a_stage_that_is_stuck_is_left_and_others_are_made(stage: str) -> None:
 
 @pytest.mark.parametrize("stage", ["prefix", "suffix"])
 def test_what_was_left_to_a_stuck_stage_is_freed_when_it_comes_back(stage: str) -> None:
-    bench = Bench(IMPATIENT)
-    bench.run()
-    bench.faults[stage] = ["stuck"]
-    bench.supervisor.submit("frame 0")
-    bench.wait_entered(stage)
-    bench.later(0.1)
-    bench.later(0.6)
-    bench.frame()
+    bench = left_to_a_stuck(stage)
     assert not bench.made[0].closed
     bench.released.set()
     until = time.monotonic() + PATIENCE_S
