@@ -11,13 +11,15 @@ constexpr int64_t kMostQueries = 128;
 // Scores in memory at a time, which are to stay in the second-level cache together with keys and values.
 constexpr int64_t kMostScores = 1 << 16;
 
+int64_t kv_head_of(const AttentionArgs& a, int64_t head) { return head / (a.heads / a.kv_heads); }
+
 int64_t lanes_of(int64_t queries) {
   const int64_t left = queries % Vec::kWidth;
   return left <= kMostDots ? queries - left : queries - left + Vec::kWidth;
 }
 
 int64_t most_keys(const AttentionArgs& a) {
-  const int64_t row = round_up(min_of(a.queries, kMostQueries), Vec::kWidth);
+  const int64_t row = round_up(a.queries, Vec::kWidth);
   if (a.keys * row <= kMostScores) return a.keys;
   return ceil_div(a.keys, ceil_div(a.keys, kMostScores / row));
 }
@@ -53,7 +55,7 @@ bool finish_totals(const FewQueries& f) {
 void attend_again(const FewQueries& f, float* scratch) {
   const AttentionArgs& a = f.a;
   float* const packed = scratch;
-  attention_pack(a, f.head / (a.heads / a.kv_heads), packed);
+  attention_pack(a, kv_head_of(a, f.head), packed);
   float* const q = packed + packed_k_size(a) + packed_v_size(a);
   float* const scores = q + kTileRows * round_up(a.head_dim, 16);
   QueryTile tile = {a, f.head, packed, packed + packed_k_size(a), 0, {}, block_keys(a), round_up(a.head_dim, kTileCols),
@@ -78,8 +80,7 @@ int64_t attention_unpacked_scratch(const AttentionArgs& a) {
 }
 
 void attention_unpacked(const AttentionArgs& a, int64_t head, Range queries, float* scratch) {
-  const int64_t most = most_keys(a), kv_head = a.heads == a.kv_heads ? head : head / (a.heads / a.kv_heads);
-  const int64_t col = kv_head * a.head_dim;
+  const int64_t most = most_keys(a), col = kv_head_of(a, head) * a.head_dim;
   const FewQueries few = few_queries(a, head, queries, most, scratch);
   scale_queries(few);
   bool usable = true;

@@ -131,10 +131,15 @@ void run_unpacked(const KernelTable& table, const AttentionArgs& a, int64_t quer
 
 using Run = void (*)(const KernelTable&, const AttentionArgs&, int64_t query_step);
 
-// The ways of computing it that these arguments have.
-std::vector<Run> methods(const KernelTable& table, const AttentionArgs& a) {
+bool fits_unpacked(const KernelTable& table, const Case& c) {
+  Matrix y = c.result();
+  return table.attention_unpacked_fits(c.args(y));
+}
+
+// The ways of computing it that a case has.
+std::vector<Run> methods(const KernelTable& table, const Case& c) {
   std::vector<Run> all = {run_fused, run_materialized};
-  if (table.attention_unpacked_fits(a)) all.push_back(run_unpacked);
+  if (fits_unpacked(table, c)) all.push_back(run_unpacked);
   return all;
 }
 
@@ -142,9 +147,8 @@ void check_case(const Case& c, double tolerance) {
   const Problem& p = c.p;
   const check::Context context(p.name());
   for_each_isa([&](const KernelTable& table) {
-    Matrix y = c.result();
-    for (const Run run : methods(table, c.args(y))) {
-      y = c.result();
+    for (const Run run : methods(table, c)) {
+      Matrix y = c.result();
       run(table, c.args(y), p.queries);
       CHECK(y.intact());
       for (int64_t h = 0; h < p.heads; ++h) {
@@ -203,11 +207,7 @@ TEST(any_number_of_queries) {
 
 TEST(few_queries_without_a_bias_need_no_packing) {
   for_each_isa([&](const KernelTable& table) {
-    const auto fits = [&](const Problem& p) {
-      const Case c(p);
-      Matrix y = c.result();
-      return table.attention_unpacked_fits(c.args(y));
-    };
+    const auto fits = [&](const Problem& p) { return fits_unpacked(table, Case(p)); };
     CHECK(fits({50, 7, 2, 2, 64}) && fits({128, 7, 2, 1, 16}));
     CHECK(!fits({129, 7, 2, 2, 64}) && !fits({50, 7, 2, 2, 66}) && !fits({50, 7, 2, 2, 64, true}));
   });
@@ -277,9 +277,8 @@ TEST(infinite_scores_are_told) {
   Case c({4, 50, 1, 1, 16});
   c.q[16] = std::numeric_limits<float>::infinity();  // of the second query
   for_each_isa([&](const KernelTable& table) {
-    Matrix y = c.result();
-    for (const Run run : methods(table, c.args(y))) {
-      y = c.result();
+    for (const Run run : methods(table, c)) {
+      Matrix y = c.result();
       run(table, c.args(y), 4);
       for (int64_t i = 0; i < 4; ++i) CHECK(std::isnan(y.at(i, 0)) == (i == 1));
     }
@@ -314,9 +313,8 @@ TEST(nan_is_passed_on) {
   Case c({3, 20, 1, 1, 16});
   c.q[16] = std::numeric_limits<float>::quiet_NaN();  // of the second query
   for_each_isa([&](const KernelTable& table) {
-    Matrix y = c.result();
-    for (const Run run : methods(table, c.args(y))) {
-      y = c.result();
+    for (const Run run : methods(table, c)) {
+      Matrix y = c.result();
       run(table, c.args(y), 3);
       for (int64_t d = 0; d < 16; ++d) {
         CHECK(!std::isnan(y.at(0, d)));
@@ -331,9 +329,8 @@ TEST(bits_do_not_depend_on_the_partition) {
   for (const bool bias : {true, false}) {
     const Case c({61, 1100, 2, 1, 48, bias});
     for_each_isa([&](const KernelTable& table) {
-      Matrix whole = c.result();
-      for (const Run run : methods(table, c.args(whole))) {
-        whole = c.result();
+      for (const Run run : methods(table, c)) {
+        Matrix whole = c.result();
         run(table, c.args(whole), 61);
         for (const int64_t step : {1, 5, 14, 30}) {
           Matrix parts = c.result();
