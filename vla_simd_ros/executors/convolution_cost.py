@@ -2,8 +2,8 @@
 
 The rule is fitted to measurements: the times of all algorithms for 219 shapes (maps of 3x3 to 120x160, 16 to
 512 channels), with filters in the caches and with filters from memory, on AVX-512 and AVX2, and for 162 of
-them on the portable kernels. It is a rule, and not a measurement at load, so that the same shape has the same algorithm, and the
-actions the same bits, in every process and on every machine with the instruction set.
+them on the portable kernels. It is a rule, and not a measurement at load, so that the same shape has the same
+algorithm, and the actions the same bits, in every process and on every machine with the instruction set.
 """
 
 from __future__ import annotations
