@@ -41,14 +41,18 @@ FewQueries few_queries(const AttentionArgs& a, int64_t head, Range queries, int6
 
 // Returns whether all totals can be used.
 bool finish_totals(const FewQueries& f) {
+  Vec unusable = zero();
   for (int64_t i = 0; i < f.scores_ld; i += Vec::kWidth) {
-    const Vec total = load(f.totals + i);
-    if (i < f.lanes) store(f.totals + i, without_strays(total, load(f.strays + i)));
+    Vec total = load(f.totals + i);
+    if (i < f.lanes) {
+      total = without_strays(total, load(f.strays + i));
+      store(f.totals + i, total);
+    }
     store(f.factors + i, splat(1.0f) / total);
+    const Vec here = select(is_usable(total), zero(), splat(1.0f));
+    unusable = unusable + keep_first(here, min_of(Vec::kWidth, f.count() - i));
   }
-  bool usable = true;
-  for (int64_t i = 0; i < f.count(); ++i) usable &= is_usable(f.totals[i]);
-  return usable;
+  return sum(unusable) == 0.0f;
 }
 
 // The queries whose weights are not all in bounds meet the keys again, packed.

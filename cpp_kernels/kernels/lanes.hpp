@@ -154,6 +154,12 @@ struct Rows {
     above.store(p, ld);
     row.store(p + (R - 1) * ld);
   }
+  // Row by row with these factors: loaded all at once, they would not have registers.
+  VLA_INLINE void store_scaled(const float* factors, float* p, int64_t ld) {
+    above.store_scaled(factors, p, ld);
+    row.scale(broadcast(factors + R - 1));
+    row.store(p + (R - 1) * ld);
+  }
 };
 
 template <int V>
@@ -171,6 +177,7 @@ struct Rows<0, V> {
   VLA_INLINE void relu() {}
   VLA_INLINE void modulate(const Row&, const Row&) {}
   VLA_INLINE void store(float*, int64_t) const {}
+  VLA_INLINE void store_scaled(const float*, float*, int64_t) {}
 };
 
 }  // namespace vla::VLA_ISA

@@ -12,28 +12,53 @@ namespace vla::VLA_ISA {
 
 constexpr float kWeightBias = 64.0f;
 constexpr float kWeightScale = 0x1p64f;
-// Added to a number it leaves the whole part in the last bits.
-constexpr float kToWhole = 0x1.8p23f;
-constexpr float kWeightPowers = 128.0f;  // as many as seven bits tell apart
-// Up to here numbers subtracted from kToWhole leave the last place for ones.
-constexpr float kLargestShift = 0x1.0p21f;
+// A power is that of a multiple of 2^-kTableBits, which is in the last bits of a sum, times that of the rest.
+static_assert(kTableBits == 0 || kTableBits == 5);
+// Added to a number it leaves such a multiple in the last bits.
+constexpr float kToMultiple = 0x1.8p23f / (1 << kTableBits);
+constexpr int kWeightPowerBits = 7;  // of as many powers of two; of more weights are out of bounds
+constexpr float kWeightPowers = 1 << kWeightPowerBits;
+// Up to here numbers subtracted from kToMultiple leave the last place for such multiples.
+constexpr float kLargestShift = 0x1.0p21f / (1 << kTableBits);
+
+// What weights are computed with, together in memory for code whose registers hold other things.
+struct WeightNumbers {
+  uint32_t powers[32];  // as floats 2^(i / 32) kWeightScale, less what the bits of i add to the exponent's field
+  float bend, slope;    // 2^x is within 5.4e-8 of 1 + slope x + bend x^2 for |x| <= 1/64
+  float bound;          // has the bits beyond the last that all weights in bounds have
+};
+alignas(64) constexpr WeightNumbers kWeightNumbers = {
+    {0x5f800000, 0x5f7ecd87, 0x5f7daac3, 0x5f7c980f, 0x5f7b95c2, 0x5f7aa43a, 0x5f79c3d3, 0x5f78f4f0,
+     0x5f7837f0, 0x5f778d3a, 0x5f76f532, 0x5f767043, 0x5f75fed7, 0x5f75a15b, 0x5f75583f, 0x5f7523f6,
+     0x5f7504f3, 0x5f74fbaf, 0x5f7508a4, 0x5f752c4d, 0x5f75672a, 0x5f75b9be, 0x5f76248c, 0x5f76a81e,
+     0x5f7744fd, 0x5f77fbb8, 0x5f78ccdf, 0x5f79b907, 0x5f7ac0c7, 0x5f7be4ba, 0x5f7d257d, 0x5f7e83b3},
+    0x1.ebfbdep-3f,
+    0x1.62e584p-1f,
+    kToMultiple - kWeightPowers};
 
 // What scores are shifted by, for weights relative to that of `first`. NaN is kept.
 VLA_INLINE Vec shift_for(Vec first) {
   const Vec m = round_to_even(min(splat(kLargestShift), max(splat(-kLargestShift), first)));
-  return splat(kToWhole - kWeightBias) - m;
+  return splat(kToMultiple - kWeightBias) - m;
 }
 
-// 2^(score - m). The bits of `strays` beyond the lowest seven tell whether that was out of bounds.
-VLA_INLINE Vec relative_weight(Vec score, Vec shift, Vec& strays) {
+// 2^(score - m). The bits of `strays` beyond the lowest tell whether that was out of bounds.
+VLA_INLINE Vec relative_weight(Vec score, Vec shift, Vec& strays, const WeightNumbers& n = kWeightNumbers) {
   const Vec shifted = score + shift;
-  strays = differing_bits(strays, shifted, splat(kToWhole - kWeightPowers));
-  return times_power_of_lowest_bits(exp2_of_fraction(score - (shifted - shift), kWeightScale), shifted);
+  strays = differing_bits(strays, shifted, broadcast(&n.bound));
+  const Vec rest = score - (shifted - shift);
+  if constexpr (kTableBits == 0) {
+    return times_power_of_lowest_bits<0>(exp2_of_fraction(rest, kWeightScale), shifted);
+  } else {
+    const Vec power = look_up(n.powers, shifted);
+    const Vec near = times_power_of_lowest_bits<kTableBits>(power, shifted);
+    return fma(near * rest, fma(broadcast(&n.bend), rest, broadcast(&n.slope)), near);
+  }
 }
 
 // NaN where a lane of the sum of weights has strays.
 VLA_INLINE Vec without_strays(Vec total, Vec strays) {
-  return select(beyond_seven_bits(strays), splat(__builtin_nanf("")), total);
+  return select(beyond_bits<kWeightPowerBits + kTableBits>(strays), splat(__builtin_nanf("")), total);
 }
 
 // Weights in place of a row of scores, and their sum by lane added to `total`: NaN where one was out of bounds.
@@ -57,6 +82,10 @@ VLA_INLINE Vec weigh_row(float* scores, int64_t keys, Vec shift, Vec total) {
 
 // Relative to the first key's, weights are at least 2^-1/2 together. They are used up to this sum, beyond which their
 // products with large values of V might not be finite.
-VLA_INLINE bool is_usable(float total) { return (0.5f < total) & (total < 0x1.0p60f); }
+constexpr float kLeastTotal = 0.5f, kLargestTotal = 0x1.0p60f;
+VLA_INLINE bool is_usable(float total) { return (kLeastTotal < total) & (total < kLargestTotal); }
+VLA_INLINE Mask is_usable(Vec total) {
+  return less(splat(kLeastTotal), select(less(total, splat(kLargestTotal)), total, zero()));
+}
 
 }  // namespace vla::VLA_ISA

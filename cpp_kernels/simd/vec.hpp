@@ -79,6 +79,7 @@ VLA_INLINE void transpose(const float* src, int64_t src_ld, float* dst, int64_t 
   transpose([&](int i) { return load(src + i * src_ld); }, dst, dst_ld);
 }
 
+VLA_INLINE void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
 VLA_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 VLA_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }
 

@@ -104,16 +104,23 @@ VLA_INLINE Vec power_of_two(Vec n) {
 VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.v), 23))};
 }
-// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a whole number.
+// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a number of 2^-kFraction.
+template <int kFraction>
 VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
-  const __m256i power = _mm256_slli_epi32(_mm256_castps_si256(shifted.v), 23);
+  const __m256i power = _mm256_slli_epi32(_mm256_castps_si256(shifted.v), 23 - kFraction);
   return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.v), power))};
+}
+// The value, given as its bits, of a table of one.
+constexpr int kTableBits = 0;
+VLA_INLINE Vec look_up(const uint32_t* table, Vec) {
+  return {_mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int32_t>(*table)))};
 }
 // The bits of `seen`, and those in which a and b differ.
 VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) { return {_mm256_or_ps(seen.v, _mm256_xor_ps(a.v, b.v))}; }
-// Of lanes with other bits than the lowest seven.
-VLA_INLINE Mask beyond_seven_bits(Vec a) {
-  const __m256i others = _mm256_srli_epi32(_mm256_castps_si256(a.v), 7);
+// Of lanes with other bits than the lowest kBits.
+template <int kBits>
+VLA_INLINE Mask beyond_bits(Vec a) {
+  const __m256i others = _mm256_srli_epi32(_mm256_castps_si256(a.v), kBits);
   return {_mm256_castsi256_ps(_mm256_cmpgt_epi32(others, _mm256_setzero_si256()))};
 }
 VLA_INLINE float first_lane(Vec a) { return _mm256_cvtss_f32(a.v); }

@@ -108,10 +108,17 @@ VLA_INLINE Vec power_of_two(Vec n) {
 VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a.v), 23))};
 }
-// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a whole number.
+// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a number of 2^-kFraction.
+template <int kFraction>
 VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
-  const __m512i power = _mm512_slli_epi32(_mm512_castps_si512(shifted.v), 23);
+  const __m512i power = _mm512_slli_epi32(_mm512_castps_si512(shifted.v), 23 - kFraction);
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), power))};
+}
+// The values, given as their bits, of an aligned table of 2^kTableBits that the lowest bits of `at` name.
+constexpr int kTableBits = 5;
+VLA_INLINE Vec look_up(const uint32_t* table, Vec at) {
+  const __m512i lower = _mm512_load_si512(table), upper = _mm512_load_si512(table + 16);
+  return {_mm512_castsi512_ps(_mm512_permutex2var_epi32(lower, _mm512_castps_si512(at.v), upper))};
 }
 // The bits of `seen`, and those in which a and b differ.
 VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {
@@ -119,9 +126,10 @@ VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {
   return {_mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(seen.v), _mm512_castps_si512(a.v),
                                                         _mm512_castps_si512(b.v), kSeenOrDiffering))};
 }
-// Of lanes with other bits than the lowest seven.
-VLA_INLINE Mask beyond_seven_bits(Vec a) {
-  return {_mm512_test_epi32_mask(_mm512_castps_si512(a.v), _mm512_set1_epi32(~127))};
+// Of lanes with other bits than the lowest kBits.
+template <int kBits>
+VLA_INLINE Mask beyond_bits(Vec a) {
+  return {_mm512_test_epi32_mask(_mm512_castps_si512(a.v), _mm512_set1_epi32(-(1 << kBits)))};
 }
 VLA_INLINE float first_lane(Vec a) { return _mm512_cvtss_f32(a.v); }
 VLA_INLINE float sum(Vec a) { return _mm512_reduce_add_ps(a.v); }

@@ -121,18 +121,27 @@ VLA_INLINE Vec power_of_two(Vec n) {
 VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
   return {vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a.v), 23))};
 }
-// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a whole number.
+// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a number of 2^-kFraction.
+template <int kFraction>
 VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
-  const uint32x4_t power = vshlq_n_u32(vreinterpretq_u32_f32(shifted.v), 23);
+  const uint32x4_t power = vshlq_n_u32(vreinterpretq_u32_f32(shifted.v), 23 - kFraction);
   return {vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(a.v), power))};
+}
+// The value, given as its bits, of a table of one.
+constexpr int kTableBits = 0;
+VLA_INLINE Vec look_up(const uint32_t* table, Vec) {
+  return {vreinterpretq_f32_u32(vdupq_n_u32(*table))};
 }
 // The bits of `seen`, and those in which a and b differ.
 VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {
   const uint32x4_t differing = veorq_u32(vreinterpretq_u32_f32(a.v), vreinterpretq_u32_f32(b.v));
   return {vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(seen.v), differing))};
 }
-// Of lanes with other bits than the lowest seven.
-VLA_INLINE Mask beyond_seven_bits(Vec a) { return {vtstq_u32(vreinterpretq_u32_f32(a.v), vdupq_n_u32(~127u))}; }
+// Of lanes with other bits than the lowest kBits.
+template <int kBits>
+VLA_INLINE Mask beyond_bits(Vec a) {
+  return {vtstq_u32(vreinterpretq_u32_f32(a.v), vdupq_n_u32(~0u << kBits))};
+}
 VLA_INLINE float first_lane(Vec a) { return vgetq_lane_f32(a.v, 0); }
 VLA_INLINE float sum(Vec a) { return vaddvq_f32(a.v); }
 // to[i] = the sum of the i-th.

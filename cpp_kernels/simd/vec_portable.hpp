@@ -133,19 +133,29 @@ VLA_INLINE Vec exponent_of_lowest_bits(Vec a) {
   typedef uint32_t Unsigned4 __attribute__((vector_size(16)));
   return {reinterpret_cast<Float4>(reinterpret_cast<Unsigned4>(a.v) << 23)};
 }
-// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a whole number.
+// a times 2^n, where n is added to a's exponent field: the lowest bits of `shifted` as a number of 2^-kFraction.
+template <int kFraction>
 VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
   typedef uint32_t Unsigned4 __attribute__((vector_size(16)));
-  const Unsigned4 power = reinterpret_cast<Unsigned4>(shifted.v) << 23;
+  const Unsigned4 power = reinterpret_cast<Unsigned4>(shifted.v) << (23 - kFraction);
   return {reinterpret_cast<Float4>(reinterpret_cast<Unsigned4>(a.v) + power)};
+}
+// The value, given as its bits, of a table of one.
+constexpr int kTableBits = 0;
+VLA_INLINE Vec look_up(const uint32_t* table, Vec) {
+  const auto bits = static_cast<int32_t>(*table);
+  return {reinterpret_cast<Float4>(Int4{bits, bits, bits, bits})};
 }
 // The bits of `seen`, and those in which a and b differ.
 VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {
   const Int4 differing = reinterpret_cast<Int4>(a.v) ^ reinterpret_cast<Int4>(b.v);
   return {reinterpret_cast<Float4>(reinterpret_cast<Int4>(seen.v) | differing)};
 }
-// Of lanes with other bits than the lowest seven.
-VLA_INLINE Mask beyond_seven_bits(Vec a) { return {(reinterpret_cast<Int4>(a.v) & ~127) != 0}; }
+// Of lanes with other bits than the lowest kBits.
+template <int kBits>
+VLA_INLINE Mask beyond_bits(Vec a) {
+  return {(reinterpret_cast<Int4>(a.v) & -(1 << kBits)) != 0};
+}
 VLA_INLINE float first_lane(Vec a) { return a.v[0]; }
 VLA_INLINE float sum(Vec a) { return (a.v[0] + a.v[2]) + (a.v[1] + a.v[3]); }
 // to[i] = the sum of the i-th.

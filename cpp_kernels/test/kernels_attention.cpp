@@ -200,9 +200,39 @@ TEST(any_head_width) {
 }
 
 TEST(any_number_of_queries) {
-  for (const int64_t queries : {1, 2, 5, 6, 13, 14, 15, 20, 50, 64, 71, 100, 128, 129}) {
+  for (const int64_t queries : {1, 2, 3, 5, 6, 13, 14, 15, 19, 20, 50, 64, 71, 100, 128, 129}) {
     check_case(Case({queries, 40, 1, 1, 64}), 1e-6);
   }
+}
+
+TEST(as_many_keys_as_queries) {
+  for (const int64_t tokens : {4, 17, 35, 50, 67, 100}) {
+    check_case(Case({tokens, tokens, 3, 3, 64}), 1e-6);
+    check_case(Case({tokens, tokens - 3, 4, 2, 32, false, 1.0f, 0.5f, 7}), 1e-6);
+  }
+}
+
+// Values of one key each tell its weight; the scores of others differ from the first key's by up to 2^6 and 2^6 / 17.
+TEST(weights_are_exact_to_some_units_in_the_last_place) {
+  constexpr int64_t kQueries = 67, kKeys = 16;
+  Case c({kQueries, kKeys, 1, 1, 16, false, std::log(2.0f)});
+  for (int64_t i = 0; i < kQueries; ++i) {
+    for (int64_t d = 0; d < 16; ++d) c.q[static_cast<size_t>(i * 16 + d)] = d == 0 ? static_cast<float>(i - 33) / 34.0f : 0.0f;
+  }
+  for (int64_t j = 0; j < kKeys; ++j) {
+    for (int64_t d = 0; d < 16; ++d) {
+      c.k[static_cast<size_t>(j * 16 + d)] = d == 0 ? static_cast<float>(j * j * 64) / 225.0f : 0.0f;
+      c.v[static_cast<size_t>(j * 16 + d)] = d == j ? 1.0f : 0.0f;
+    }
+  }
+  for_each_isa([&](const KernelTable& table) {
+    Matrix y = c.result();
+    run_unpacked(table, c.args(y), kQueries);
+    for (int64_t i = 0; i < kQueries; ++i) {
+      const std::vector<double> expected = c.expected(0, i);
+      for (size_t d = 0; d < 16; ++d) CHECK_CLOSE(y.at(i, static_cast<int64_t>(d)) / expected[d], 1.0, 4e-6);
+    }
+  });
 }
 
 TEST(few_queries_without_a_bias_need_no_packing) {

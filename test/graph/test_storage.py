@@ -199,12 +199,13 @@ def _attended(net: Net, rows: int, width: int) -> Tensor:
     return net.b.attention(q, k, v, heads=4, kv_heads=4, scale=1.0, name="mixed")
 
 
-def test_keys_and_values_are_spaced_where_their_rows_would_crowd() -> None:
+def test_what_attention_reads_is_spaced_where_its_rows_would_crowd() -> None:
     net = Net()
-    places, storage = net.stored(net.b.add(_attended(net, 70, 128), net.x(70, 128), name="y"))
+    places, storage = net.stored(net.b.add(_attended(net, 70, 256), net.x(70, 256), name="y"))
     sizes = {tensor.name: buffer.nbytes for tensor, buffer in storage.buffers.items()}
-    assert (places["both"].cols, places["both"].ld, sizes["both"]) == (256, 272, 70 * 272 * 4)
-    assert (places["q"].ld, places["mixed"].ld) == (128, 128) and not storage.copies
+    assert (places["both"].cols, places["both"].ld, sizes["both"]) == (512, 528, 70 * 528 * 4)
+    assert (places["q"].ld, sizes["q"]) == (272, 70 * 272 * 4)
+    assert places["mixed"].ld == 256 and not storage.copies
 
 
 @pytest.mark.parametrize(("rows", "width"), [(15, 128), (70, 120)])

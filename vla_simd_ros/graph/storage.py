@@ -31,8 +31,8 @@ _READ_ANY_ROWS = frozenset((*_ANY_ROWS, "mean_rows", "conv2d"))
 # But for these operands: the image, and what is added to scores.
 _WITHOUT_GAPS = {"conv2d": (0,), "attention": (3,)}
 
-# A head's keys and values are a few columns of every row. Where rows begin a multiple of this many bytes
-# apart, those of all rows compete for the same few places of a cache, which holds fewer than it could.
+# A head's queries, keys and values are a few columns of every row. Where rows begin a multiple of this many
+# bytes apart, those of all rows compete for the same few places of a cache, which holds fewer than it could.
 _CROWDED_BYTES = 1024
 _LEAST_CROWDED_ROWS = 16
 
@@ -218,7 +218,7 @@ class _Use:
         return self.readers_cope(tensor)
 
     def may_be_spaced(self, tensor: Tensor) -> bool:
-        """Whether attention reads keys or values from ``tensor``, and nothing needs its rows without gaps."""
+        """Whether attention reads ``tensor``, and nothing needs its rows without gaps."""
         maker = self._maker.get(tensor)
         joins = maker is not None and maker.kind == "concat"  # its parts are placed for a whole without gaps
         return not joins and self._attended(tensor) and self.copes_with_gaps(tensor)
@@ -227,7 +227,7 @@ class _Use:
         return any(
             self._attended(reader.output)
             if reader.kind in VIEWS
-            else reader.kind == "attention" and tensor in reader.inputs[1:3]
+            else reader.kind == "attention" and tensor in reader.inputs[:3]
             for reader in self._readers.get(tensor, ())
         )
 
