@@ -37,15 +37,19 @@ OPS = [
 ]
 
 
+def took(algorithm: str, work: Work, ms: float, peak: float = ROUND.peak_gflops) -> AloneTime:
+    return AloneTime(algorithm, work, ms, peak)
+
+
 def alone(name: str) -> list[AloneTime]:
     """Everything takes 10 ms, but the first layer of its shape 12.5, and a convolution has a choice."""
     if name.startswith("conv2d"):
-        return [AloneTime("direct", GFLOP, 10.0), AloneTime("winograd2", WINOGRAD, 5.0)]
-    return [AloneTime(name.split(maxsplit=1)[0], GFLOP, 12.5 if "512x512" in name else 10.0)]
+        return [took("direct", GFLOP, 10.0), took("winograd2", WINOGRAD, 5.0)]
+    return [took(name.split(maxsplit=1)[0], GFLOP, 12.5 if "512x512" in name else 10.0)]
 
 
 def takes(ms: float) -> Callable[[str], Sequence[AloneTime]]:
-    return lambda name: [AloneTime(name.split()[0], GFLOP, ms)]
+    return lambda name: [took(name.split()[0], GFLOP, ms)]
 
 
 def layers_of(*ops: OpTime, alone: Callable[[str], Sequence[AloneTime]] = alone) -> list[Layer]:
@@ -68,6 +72,13 @@ def test_alike_operations_are_one_layer_at_their_mean_time() -> None:
     assert layer.share_alone == pytest.approx(0.8)
 
 
+def test_a_layer_alone_is_held_against_the_peak_of_its_moment() -> None:
+    slower = ROUND.peak_gflops * 0.9
+    (layer,) = layers_of(op("linear", "s", 634, 16.0), alone=lambda _: [took("linear", GFLOP, 12.5, slower)])
+    assert layer.share_alone == pytest.approx(0.8 / 0.9)
+    assert layer.share_in_query == pytest.approx(0.625)
+
+
 def test_every_algorithm_is_a_row_and_only_the_one_in_use_has_a_time_in_the_query() -> None:
     direct, winograd = (layer for layer in layers_of(*OPS) if layer.kind == "conv2d")
     assert (direct.algorithm, direct.in_query_ms, direct.share_in_query) == ("direct", None, None)
@@ -77,7 +88,7 @@ def test_every_algorithm_is_a_row_and_only_the_one_in_use_has_a_time_in_the_quer
 
 
 def test_a_linear_layer_is_judged_by_its_direct_method() -> None:
-    times = [AloneTime("linear", GFLOP, 12.5), AloneTime("strassen", WINOGRAD, 11.0)]
+    times = [took("linear", GFLOP, 12.5), took("strassen", WINOGRAD, 11.0)]
     linear, strassen = layers_of(op("linear", "s", 634, 11.0, algorithm="strassen"), alone=lambda _: times)
     assert (linear.reaches_target, strassen.reaches_target) == (False, None)
     assert (linear.in_query_ms, strassen.in_query_ms) == (None, 11.0)
@@ -88,7 +99,7 @@ def test_one_of_each_kind_and_shape_is_measured_alone() -> None:
 
     def remember(name: str) -> list[AloneTime]:
         asked.append(name)
-        return [AloneTime("x", GFLOP, 1.0)]
+        return [took("x", GFLOP, 1.0)]
 
     layers_of(*OPS, alone=remember)
     assert asked == [OPS[i].name for i in (0, 1, 2, 4, 5)]
@@ -127,7 +138,7 @@ def test_the_table_shows_rates_shares_and_verdicts() -> None:
 
 def test_exponentials_have_a_share_of_their_own_and_no_part_in_the_verdict() -> None:
     work = replace(GFLOP, exponentials=10**7)  # 1.0 ms more at the peak
-    (layer,) = layers_of(op("attention", "s", 50, 99.0), alone=lambda _: [AloneTime("attention", work, 12.5)])
+    (layer,) = layers_of(op("attention", "s", 50, 99.0), alone=lambda _: [took("attention", work, 12.5)])
     assert layer.share_alone == pytest.approx(0.8)
     assert layer.share_with_exponentials == pytest.approx(0.88)
     assert layer.reaches_target is False

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rooflines import ROUND
 
-from vla_simd_ros.benchmarks.roofline import measure_roofline, roofline_table
+from vla_simd_ros.benchmarks.roofline import measure_roofline, peak_now, roofline_table
 from vla_simd_ros.benchmarks.work import Work
 
 
@@ -22,10 +24,12 @@ def test_the_slower_of_computing_and_moving_bounds() -> None:
     assert ROUND.alone_ms(moving) == pytest.approx((1 << 18) / 200e6)
 
 
-def test_exponentials_take_the_places_of_five_multiply_adds_each() -> None:
+def test_exponentials_take_the_places_of_five_multiply_adds_each_or_three_beside_a_table() -> None:
     work = Work(flops=1_000_000, executed=1_000_000, weight_bytes=0, nbytes=1 << 10, exponentials=10_000)
     assert ROUND.alone_ms(work) == pytest.approx(0.01)
     assert ROUND.with_exponentials_ms(work) == pytest.approx(0.011)
+    with_table = replace(ROUND, isa="avx512").at_peak(100.0)
+    assert with_table.with_exponentials_ms(work) == pytest.approx(0.0106)
     moving = Work(flops=1, executed=1, weight_bytes=0, nbytes=1 << 18, exponentials=10)
     assert ROUND.with_exponentials_ms(moving) == ROUND.alone_ms(moving)
 
@@ -53,3 +57,10 @@ def test_this_machine_has_ceilings() -> None:
     assert roofline.peak_gflops == roofline.peaks["portable"] > 0.01
     assert min(roofline.bandwidth) == 1 << 14 and max(roofline.bandwidth) == 1 << 28
     assert all(rate > 0.01 for rate in roofline.bandwidth.values())
+    assert peak_now("portable", 2) > 0.02
+
+
+def test_another_peak_is_that_of_the_instruction_set_in_use() -> None:
+    other = ROUND.at_peak(50.0)
+    assert (other.peak_gflops, other.peaks["avx512"]) == (50.0, 199.0)
+    assert other.bandwidth == ROUND.bandwidth

@@ -212,14 +212,14 @@ def test_keys_in_spaced_rows_are_the_same_keys(executor: SimdExecutor) -> None:
     assert np.abs(got - expected).max() < 2e-6 * np.abs(expected).max()
 
 
-def test_a_program_by_itself_has_a_shortest_time(executor: SimdExecutor) -> None:
+def test_a_program_by_itself_has_a_time(executor: SimdExecutor) -> None:
     b = Builder()
     x = b.input("x", (4, 8), DType.F32, Lifetime.QUERY)
     policy = compiled(b, b.activation("relu", x, name="y"))
     inputs = by_lifetime(policy, {"x": np.ones((4, 8), np.float32)})
     alone = executor.load(policy)
     outputs(alone, inputs)
-    assert 0 < alone.shortest_ms(Lifetime.QUERY, inputs[Lifetime.QUERY], 2) < 1e4
+    assert 0 < alone.mean_ms(Lifetime.QUERY, inputs[Lifetime.QUERY]) < 1e4
 
 
 @pytest.mark.parametrize("token", [-1, 10, 2**31 - 1])

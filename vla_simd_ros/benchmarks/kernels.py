@@ -20,11 +20,16 @@ _NEVER_ALONE = ("copy", "append", "cached_attention")
 
 @dataclass(frozen=True)
 class AloneTime:
-    """One algorithm for an operation, its work, and its shortest time repeated by itself."""
+    """One algorithm for an operation, its work, and its shortest time repeated by itself.
+
+    ``peak_gflops`` is the processor's rate of multiply-adds just before or after, whichever was higher: its
+    clock is not always the same.
+    """
 
     algorithm: str
     work: Work
     ms: float
+    peak_gflops: float
 
 
 @dataclass(frozen=True)
@@ -33,10 +38,10 @@ class Layer:
 
     ``alone_ms`` is the time of one of them repeated by itself, as kernels are usually measured;
     ``in_query_ms`` the mean time within a query, None for an algorithm that the policy does not use. The
-    bounds are the shortest times that the roofline allows for either. A ``narrow`` layer has fewer columns
-    than the register tile, which it therefore cannot fill; a layer with a ``choice`` of algorithms has one
-    whose products are not all of its work. ``bound_with_exponentials_ms`` is the bound alone of a layer that
-    has exponentials to compute besides its products; the verdict does not depend on it.
+    bounds are the shortest times that the roofline allows for either: alone that of the moment. A ``narrow``
+    layer has fewer columns than the register tile, which it therefore cannot fill; a layer with a ``choice``
+    of algorithms has one whose products are not all of its work. ``bound_with_exponentials_ms`` is the bound
+    alone of a layer that has exponentials to compute besides its products; the verdict does not depend on it.
     """
 
     kind: str
@@ -106,6 +111,7 @@ def _layer(
 ) -> Layer:
     first = group[0]
     used = [op.ms for op in group if op.algorithm == alone.algorithm]
+    now = roofline.at_peak(alone.peak_gflops)
     return Layer(
         first.kind,
         first.shape,
@@ -117,9 +123,9 @@ def _layer(
         alone.work,
         alone.ms,
         sum(used) / len(used) if used else None,
-        roofline.alone_ms(alone.work),
+        now.alone_ms(alone.work),
         roofline.in_query_ms(alone.work),
-        roofline.with_exponentials_ms(alone.work) if alone.work.exponentials else None,
+        now.with_exponentials_ms(alone.work) if alone.work.exponentials else None,
     )
 
 

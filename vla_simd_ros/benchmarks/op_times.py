@@ -8,6 +8,7 @@ import numpy as np
 
 from vla_simd_ros.benchmarks.kernels import AloneTime
 from vla_simd_ros.benchmarks.profile import OpTime
+from vla_simd_ros.benchmarks.roofline import peak_now
 from vla_simd_ros.benchmarks.work import NO_WORK, op_work
 from vla_simd_ros.executors.base import Executable
 from vla_simd_ros.executors.convolution import convolution_shape
@@ -58,8 +59,8 @@ class ProfiledPolicy:
             executor = self._executor(self._settings.but(**choice))
             algorithm = algorithm_of(executor.kernel_name(op), self.isa)
             if algorithm not in found:
-                ms = self._alone_ms(executor, op, repeats)
-                found[algorithm] = AloneTime(algorithm, op_work(op, algorithm), ms)
+                ms, peak = self._alone(executor, op, repeats)
+                found[algorithm] = AloneTime(algorithm, op_work(op, algorithm), ms, peak)
         return list(found.values())
 
     def _executor(self, settings: EngineSettings) -> SimdExecutor:
@@ -67,7 +68,8 @@ class ProfiledPolicy:
             self._executors[settings] = SimdExecutor(settings)
         return self._executors[settings]
 
-    def _alone_ms(self, executor: SimdExecutor, op: Op, repeats: int) -> float:
+    def _alone(self, executor: SimdExecutor, op: Op, repeats: int) -> tuple[float, float]:
+        """The shortest time in ms, and the higher peak of those just before and after it."""
         single = program_of(op, self._compiled.constants)
         rng = np.random.default_rng(0)
         inputs = {
@@ -75,7 +77,13 @@ class ProfiledPolicy:
         }
         executable = executor.load(single)
         executable.run(Lifetime.QUERY, inputs)
-        return executable.shortest_ms(Lifetime.QUERY, inputs, repeats)
+        peaks = [peak_now(self.isa, self.threads)]
+        times = []
+        for _ in range(repeats):
+            times.append(executable.mean_ms(Lifetime.QUERY, inputs))
+            peaks.append(peak_now(self.isa, self.threads))
+        shortest = times.index(min(times))
+        return times[shortest], max(peaks[shortest : shortest + 2])
 
 
 def _choices(op: Op) -> list[dict[str, str]]:

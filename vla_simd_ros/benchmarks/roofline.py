@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vla_simd_ros.benchmarks.table import markdown_table
 from vla_simd_ros.benchmarks.work import Work
 
 _PEAK_S = 0.3
+_PEAK_NOW_S = 0.003
 _SIZES = tuple(1 << power for power in range(14, 29, 2))
 """16 KiB to 256 MiB: from the first-level cache to memory."""
 _READS = 7
-_EXPONENTIAL_FLOPS = 10
-"""Of one exponential as this engine computes it: the five multiply-adds of a polynomial. Its additions and
-shifts, more than as many again, may run beside those and do not count."""
+_EXPONENTIAL_FLOPS = {"avx512": 6}
+_EXPONENTIAL_FLOPS_ELSEWHERE = 10
+"""Of one exponential as this engine computes it: three multiply-adds beside a table, or five. Its additions
+and shifts, more than as many again, may run beside those and do not count."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Roofline:
     def peak_gflops(self) -> float:
         """Of the instruction set in use, by all threads."""
         return self.peaks[self.isa]
+
+    def at_peak(self, gflops: float) -> Roofline:
+        """The same with another rate of multiply-adds of the instruction set in use."""
+        return replace(self, peaks={**self.peaks, self.isa: gflops})
 
     @property
     def memory_gb_per_s(self) -> float:
@@ -56,8 +62,8 @@ class Roofline:
 
     def with_exponentials_ms(self, work: Work) -> float:
         """The same as ``alone_ms`` where the multiplications of exponentials take their time too."""
-        exponentials = work.exponentials * _EXPONENTIAL_FLOPS / self.peak_gflops / 1e6
-        return max(self._compute_ms(work) + exponentials, self.alone_ms(work))
+        flops = work.exponentials * _EXPONENTIAL_FLOPS.get(self.isa, _EXPONENTIAL_FLOPS_ELSEWHERE)
+        return max(self._compute_ms(work) + flops / self.peak_gflops / 1e6, self.alone_ms(work))
 
     def in_query_ms(self, work: Work) -> float:
         """The same within a query: the weights come from memory, all others where they fit in."""
@@ -81,6 +87,13 @@ def measure_roofline(isa: str, threads: int) -> Roofline:
     peaks = {name: threads * float(_engine.fma_peak(name, _PEAK_S)) for name in _engine.available_isas()}
     bandwidth = {size: float(engine.read_bandwidth(size, _READS)) / 1e9 for size in _SIZES}
     return Roofline(isa, threads, peaks, bandwidth)
+
+
+def peak_now(isa: str, threads: int) -> float:
+    """GFLOP/s of multiply-adds at the clock of the moment, in a few milliseconds."""
+    from vla_simd_ros import _engine
+
+    return threads * float(_engine.fma_peak(isa, _PEAK_NOW_S))
 
 
 def roofline_table(roofline: Roofline) -> list[str]:
