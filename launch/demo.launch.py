@@ -23,6 +23,7 @@ from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from vla_simd_ros.checkpoints import load_checkpoint
+from vla_simd_ros.nodes.launch_parts import prefix
 from vla_simd_ros.sim.demo_policy import FULL_SIZE, TRAINED, TRAINED_NOTE, image_size, random_checkpoint
 
 SHARE = Path(get_package_share_directory("vla_simd_ros"))
@@ -57,6 +58,8 @@ def simulation(context: LaunchContext) -> list[Any]:
     node = Node(
         package="vla_simd_ros",
         executable="robot_sim_node",
+        exec_name="robot_sim_node",
+        prefix=prefix(context, "robot_sim_node"),
         name="robot_sim_node",
         namespace=LaunchConfiguration("namespace"),
         parameters=[

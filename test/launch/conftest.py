@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -80,8 +82,17 @@ class LaunchedFile:
 
     def interrupt(self) -> int:
         """Ctrl-C; the exit status."""
-        self._process.send_signal(signal.SIGINT)
+        return self.end(signal.SIGINT)
+
+    def end(self, number: signal.Signals) -> int:
+        """The exit status after a signal to the launch alone."""
+        self._process.send_signal(number)
         return self.wait()
+
+    def nodes(self) -> dict[str, int]:
+        """Those that were started: process numbers by name."""
+        found = re.findall(r"\[(\w+)-\d+\]: process started with pid \[(\d+)\]", self.output())
+        return {name: int(number) for name, number in found}
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Fails, with what the launch printed, when the condition does not come true or the launch ends."""
@@ -92,9 +103,9 @@ class LaunchedFile:
 
     def close(self) -> None:
         """Ends the launch and every node that it started, whatever their state."""
-        if self._process.poll() is None:
+        with suppress(ProcessLookupError):  # none of them is left
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._process.wait()
 
 
 @pytest.fixture

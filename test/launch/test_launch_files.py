@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -121,6 +122,48 @@ def test_wrong_argument_is_named(
     launched = launch_file(name, **{argument: value})
     assert launched.wait() != 0
     assert expected in launched.output()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nodes_end_with_the_launch_however_it_ends(
+    launch_file: Callable[..., Any], observer: Observer, number: signal.Signals
+) -> None:
+    launched = launch_file("policy.launch.py", autostart="false")
+    names = ("chunk_executor_node", "policy_node")
+    launched.wait_until(lambda: all(observer.state(name) for name in names), "both nodes")
+    started = launched.nodes()
+    assert set(started) == set(names)
+    assert launched.end(number) != 0
+    deadline = time.monotonic() + PATIENCE_S
+    while left := [name for name in names if _runs(started[name])]:
+        assert time.monotonic() < deadline, f"{left} outlived the launch:\n{launched.output()}"
+        time.sleep(0.05)
+
+
+def _runs(process: int) -> bool:
+    """Whether it does; one that ended and that nobody has asked for is no process any more."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_prefix_of_the_launch_comes_after_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    from launch import LaunchContext
+
+    from vla_simd_ros.nodes.launch_parts import prefix
+
+    context = LaunchContext()
+    ours = prefix(context, "policy_node").split()
+    assert ours[1:] == ["--pdeathsig", "INT", "--"] and Path(ours[0]).name == "setpriv"
+    context.launch_configurations["launch-prefix"] = "nice -n 5"
+    assert prefix(context, "policy_node").split() == [*ours, "nice", "-n", "5"]
+    context.launch_configurations["launch-prefix-filter"] = "chunk_.*"
+    assert prefix(context, "policy_node").split() == ours
+    assert prefix(context, "chunk_executor_node").split() == [*ours, "nice", "-n", "5"]
+    monkeypatch.setenv("PATH", "")  # a system without setpriv
+    assert prefix(context, "policy_node").split() == []
+    assert prefix(context, "chunk_executor_node").split() == ["nice", "-n", "5"]
 
 
 def test_demo_runs_with_its_arguments_and_ends_on_interrupt(

@@ -119,6 +119,17 @@ def test_advice_is_by_the_queries_of_the_run(recording: Recording) -> None:
     assert summarize(recording, []).advice == ""
 
 
+def test_a_simulation_that_stood_still_is_told(recording: Recording) -> None:
+    assert not any(
+        line.startswith("simulation") for line in format_report(summarize(recording, [])).split("\n")
+    )
+    recording.diagnostics["robot_sim_node: simulation"] = {"stalls": "2", "seconds given up": "0.733"}
+    report = summarize(recording, [])
+    assert (report.stalls, report.given_up_s) == (2, 0.733)
+    (line,) = (line for line in format_report(report).splitlines() if line.startswith("simulation"))
+    assert line.split(maxsplit=1)[1] == "stood still 2 times, 0.7 s in all: leave the CPU to it"
+
+
 def test_how_tokens_were_decoded_is_summed_up(recording: Recording) -> None:
     assert summarize(recording, []).decoding is None
     assert "decoding" not in format_report(summarize(recording, []))

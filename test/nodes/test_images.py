@@ -92,6 +92,38 @@ def test_a_mosaic_of_odd_size_is_an_error() -> None:
         rgb(message, "front", CameraSpec(height=5, width=8))
 
 
+@pytest.mark.parametrize(("width", "height"), [(2, 6), (8, 2), (2, 2)])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_mosaic_without_colours_is_an_error(width: int, height: int, bits: int) -> None:
+    step = width * bits // 8
+    message = Image(
+        height=height, width=width, encoding=f"bayer_grbg{bits}", step=step, data=bytes(step * height)
+    )
+    words = f"camera 'front': got {width}x{height} bayer_grbg{bits}, expected at least 4x4 pixels"
+    for spec, settings in ((CameraSpec(height=height, width=width), EXACTLY), (SPEC, RESIZED)):
+        with pytest.raises(ImageError, match=words):
+            rgb(message, "front", spec, settings)
+
+
+@pytest.mark.parametrize("encoding", [name for name in ENCODINGS if not name.startswith("bayer")])
+def test_the_smallest_pictures_are_not_black(encoding: str) -> None:
+    _assert_bright(encoding, *ENCODINGS[encoding].block)
+
+
+@pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_smallest_mosaic_is_not_black(pattern: str, bits: int) -> None:
+    _assert_bright(f"bayer_{pattern}{bits}", 4, 4)
+
+
+def _assert_bright(encoding: str, width: int, height: int) -> None:
+    step = width * ENCODINGS[encoding].pixel_bytes
+    message = Image(
+        height=height, width=width, encoding=encoding, step=step, data=bytes([200]) * (step * height)
+    )
+    assert rgb(message, "front", CameraSpec(height=height, width=width)).max(axis=2).min() > 100
+
+
 def test_pictures_of_other_sizes_are_resized_when_asked() -> None:
     grey = np.full((12, 16, 3), 90, np.uint8)
     for message in (image("bgra8", picture=grey), compressed(".png", grey)):

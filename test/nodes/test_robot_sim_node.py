@@ -29,6 +29,8 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: E
 from vla_simd_ros.nodes.robot_sim_images import image_message  # noqa: E402
 from vla_simd_ros.nodes.robot_sim_node import PARAMETERS, RobotSimNode  # noqa: E402
 from vla_simd_ros.sim.arm import HOME, JOINT_NAMES  # noqa: E402
+from vla_simd_ros.sim.mjcf import TIMESTEP  # noqa: E402
+from vla_simd_ros.sim.pacing import MAX_LAG  # noqa: E402
 from vla_simd_ros.sim.physics import SimulationError  # noqa: E402
 from vla_simd_ros.sim.scene import PADS  # noqa: E402
 from vla_simd_ros.sim.tasks import INSTRUCTIONS, TaskScene  # noqa: E402
@@ -254,6 +256,28 @@ def test_a_stopped_camera_is_silent_and_can_be_restarted(bench: Bench) -> None:
     assert "wrist" in status[-1].status[0].message
     assert bench.robot.set_parameters([Parameter("stopped_cameras", value=[""])])[0].successful
     bench.wait_for(lambda: len(wrist) > seen)
+
+
+def test_a_stall_is_told_and_pictures_keep_their_phase(bench: Bench) -> None:
+    pictures = bench.listen(Image, "camera/front/image_raw")
+    statuses = bench.listen(DiagnosticArray, "/diagnostics")
+    bench.wait_for(lambda: bool(pictures))
+    before = nanoseconds(pictures[-1])
+    time.sleep(MAX_LAG + 0.1)
+    resumed = bench.robot.get_clock().now().nanoseconds
+    bench.wait_for(lambda: nanoseconds(pictures[-1]) > resumed)
+    # The steps of the physics on which pictures are taken: none is early, or late by a step.
+    periods = (nanoseconds(pictures[-1]) - before) * 1e-9 * bench.robot.get_parameter("camera_rate").value
+    assert abs(periods - round(periods)) <= 1.001 * TIMESTEP * 30.0
+
+    def told() -> list[DiagnosticStatus]:
+        every = (status for message in statuses for status in message.status)
+        return [each for each in every if "behind its clock and gave" in each.message]
+
+    bench.wait_for(lambda: bool(told()))
+    assert told()[0].level == DiagnosticStatus.WARN
+    values = {value.key: value.value for value in told()[0].values}
+    assert int(values["stalls"]) >= 1 and float(values["seconds given up"]) > MAX_LAG - 1.0 / 30.0
 
 
 def test_an_unknown_camera_cannot_be_stopped(bench: Bench) -> None:

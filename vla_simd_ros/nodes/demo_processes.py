@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -11,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+from vla_simd_ros.nodes.parent_death import end_with_parent
 
 _LOG_LINES = 15
 _PATIENCE = (4.0, 2.0)
@@ -56,7 +57,7 @@ class ProcessGroup:
         """
         with self.log_path(name).open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                [*_end_with_parent(), *command],
+                [*end_with_parent(), *command],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -114,12 +115,6 @@ class ProcessGroup:
 
     def _running(self) -> dict[str, subprocess.Popen[bytes]]:
         return {name: process for name, process in self._processes.items() if process.poll() is None}
-
-
-def _end_with_parent() -> list[str]:
-    """What a command is started with so that it gets SIGINT when its parent is gone (util-linux)."""
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "INT", "--"] if setpriv else []
 
 
 def _signal_name(number: int) -> str:

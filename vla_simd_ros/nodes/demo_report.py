@@ -53,7 +53,8 @@ class DecodingReport:
 
 @dataclass(frozen=True)
 class Report:
-    """Results of a run. Latencies and ages in milliseconds, margins in control steps (NaN: not known)."""
+    """Results of a run. Latencies and ages in milliseconds, margins in control steps (NaN: not known);
+    ``stalls`` of the simulation, which gave ``given_up_s`` up."""
 
     seconds: float
     queries: int
@@ -79,6 +80,8 @@ class Report:
     cameras: dict[str, CameraCount]
     advice: str
     decoding: DecodingReport | None = None
+    stalls: int = 0
+    given_up_s: float = 0.0
 
 
 def distribution(values: Iterable[float]) -> Distribution:
@@ -151,6 +154,8 @@ def summarize(recording: Recording, cameras: Sequence[str]) -> Report:
         cameras={name: camera_count(recording, name) for name in cameras},
         advice=_advice(recording),
         decoding=_decoding(recording),
+        stalls=int(_of_simulation(recording, "stalls")),
+        given_up_s=_of_simulation(recording, "seconds given up"),
     )
 
 
@@ -224,6 +229,11 @@ def _window_ms(recording: Recording) -> float:
     if not recording.chunks:
         return math.nan
     return 1000.0 * recording.chunks[-1].window * recording.chunks[-1].step_period
+
+
+def _of_simulation(recording: Recording, key: str) -> float:
+    """A number of its last diagnostics; 0 where it told none."""
+    return float(recording.diagnostics.get("robot_sim_node: simulation", {}).get(key, 0))
 
 
 def camera_count(recording: Recording, camera: str) -> CameraCount:

@@ -63,6 +63,7 @@ def format_report(report: Report) -> str:
         _fact("window H and delay d (steps)", _supply(report)),
         *(_fact(f"margin of {name} (steps)", _margin(value)) for name, value in report.margins.items()),
         *(_fact(f"frames, {name}", _frames(count)) for name, count in report.cameras.items()),
+        *([_fact("simulation", _stalls(report))] if report.stalls else []),
         *([_fact("advice", report.advice)] if report.advice else []),
     ]
     return "\n".join(lines)
@@ -132,3 +133,7 @@ def _margin(steps: float) -> str:
 def _frames(count: CameraCount) -> str:
     sent, received = ("-" if value is None else str(value) for value in (count.sent, count.received))
     return f"{sent} sent, {received} received"
+
+
+def _stalls(report: Report) -> str:
+    return f"stood still {report.stalls} times, {report.given_up_s:.1f} s in all: leave the CPU to it"

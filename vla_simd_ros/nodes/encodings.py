@@ -17,13 +17,14 @@ class Encoding:
     """How a picture's values are laid out.
 
     ``channels`` values of ``depth`` bytes make a pixel; ``code`` is OpenCV's conversion to RGB, None where
-    there is nothing to convert. Width and height are multiples of ``block``.
+    there is nothing to convert. Width and height are multiples of ``block`` and no less than ``least``.
     """
 
     channels: int
     code: int | None = None
     depth: int = 1
     block: tuple[int, int] = (1, 1)
+    least: tuple[int, int] = (1, 1)
 
     @property
     def pixel_bytes(self) -> int:
@@ -57,6 +58,9 @@ _BAYER = {
     "gbrg": cv2.COLOR_BayerGR2RGB,
     "grbg": cv2.COLOR_BayerGB2RGB,
 }
+# The colours of a pixel come from 3x3 of them, at the border from those of its neighbour: OpenCV makes a
+# picture without any such neighbour black.
+_BLOCK, _LEAST = (2, 2), (4, 4)
 _UYVY = Encoding(2, cv2.COLOR_YUV2RGB_UYVY, block=(2, 1))
 _YUYV = Encoding(2, cv2.COLOR_YUV2RGB_YUY2, block=(2, 1))
 
@@ -73,8 +77,8 @@ ENCODINGS: dict[str, Encoding] = {
     "uyvy": _UYVY,
     "yuv422_yuy2": _YUYV,
     "yuyv": _YUYV,
-    **{f"bayer_{name}8": Encoding(1, code, block=(2, 2)) for name, code in _BAYER.items()},
-    **{f"bayer_{name}16": Encoding(1, code, depth=2, block=(2, 2)) for name, code in _BAYER.items()},
+    **{f"bayer_{name}8": Encoding(1, code, 1, _BLOCK, _LEAST) for name, code in _BAYER.items()},
+    **{f"bayer_{name}16": Encoding(1, code, 2, _BLOCK, _LEAST) for name, code in _BAYER.items()},
 }
 """By the name that sensor_msgs gives them."""
 

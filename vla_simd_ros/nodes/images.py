@@ -54,6 +54,12 @@ def check_image(message: Any, camera: str, spec: CameraSpec, settings: PictureSe
     _check_size(message.width, message.height, f"{size} {message.encoding}", camera, spec, settings)
     if message.width % encoding.block[0] or message.height % encoding.block[1]:
         raise ImageError(f"camera '{camera}': got {size} {message.encoding}, expected even sizes")
+    if message.width < encoding.least[0] or message.height < encoding.least[1]:
+        least = "x".join(map(str, encoding.least))
+        raise ImageError(
+            f"camera '{camera}': got {size} {message.encoding}, expected at least {least} pixels: "
+            "a smaller mosaic has no colours"
+        )
     row = message.width * encoding.pixel_bytes
     if message.step < row:
         raise ImageError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from launch_ros.actions import LifecycleNode
 from launch_ros.event_handlers import OnStateTransition
 from launch_ros.events.lifecycle import ChangeState
 from lifecycle_msgs.msg import Transition
+
+from vla_simd_ros.nodes.parent_death import end_with_parent
 
 CONFIG = Path(get_package_share_directory("vla_simd_ros")) / "config"
 
@@ -121,6 +125,8 @@ def lifecycle_node(
     use_sim_time = convert("use_sim_time", LaunchConfiguration("use_sim_time").perform(context), "boolean")
     node = LifecycleNode(
         package="vla_simd_ros",
+        exec_name=name,
+        prefix=prefix(context, name),
         executable=name,
         name=name,
         namespace=LaunchConfiguration("namespace"),
@@ -131,6 +137,18 @@ def lifecycle_node(
     )
     # The handlers come first, so that they see the process start.
     return [*_start(node), node]
+
+
+def prefix(context: LaunchContext, executable: str) -> str:
+    """What a node's command begins with: what ends the node when the launch is gone, and then the prefix that
+    the launch itself was given, where that is meant for this node.
+
+    A launch hands SIGINT on to its nodes, and no other signal; a node that nobody watches any more must not
+    go on moving an arm.
+    """
+    own = LaunchConfiguration("launch-prefix", default="").perform(context)
+    meant = LaunchConfiguration("launch-prefix-filter", default="").perform(context)
+    return f"{shlex.join(end_with_parent())} {own if re.match(meant, executable) else ''}"
 
 
 def path_of(context: LaunchContext, argument: str) -> str:

@@ -28,7 +28,7 @@ from vla_simd_ros.nodes.robot_sim_images import image_message
 from vla_simd_ros.nodes.robot_sim_tasks import TaskReport
 from vla_simd_ros.sim.arm import JOINT_NAMES
 from vla_simd_ros.sim.mjcf import TIMESTEP
-from vla_simd_ros.sim.pacing import Pacer
+from vla_simd_ros.sim.pacing import MAX_LAG, Pacer
 from vla_simd_ros.sim.physics import SimulationError, Snapshot
 from vla_simd_ros.sim.rendering import RENDERERS
 from vla_simd_ros.sim.scene import CAMERAS
@@ -71,11 +71,10 @@ class RobotSimNode(Node):
         self._robot = self._scene.robot
         self._seed, self._resets = int(values["scene_seed"]), 0
         self._scene.reset(self._seed)
-        self._pacer = Pacer(values["real_time_factor"])
-        # Read the clock once now: a stamped command may arrive before the first tick.
-        self._pacer.target(self._now(), self._robot.time)
         rates = {"joints": values["joint_state_rate"], "frames": values["camera_rate"]}
         self._schedule = SensorSchedule(rates)
+        self._pacer = Pacer(1.0 / values["camera_rate"], values["real_time_factor"])
+        self._told = 0, 0.0  # stalls and seconds given up, of the last diagnostics
         self._follower = CommandFollower(self._robot.command, self._timeout)
         self._commands = {"accepted": 0, "rejected": 0, "timed out": 0}
         self._create_interfaces()
@@ -83,6 +82,9 @@ class RobotSimNode(Node):
         self._set_stopped_cameras(values["stopped_cameras"])
         self.add_on_set_parameters_callback(self._on_parameters)
         self._cameras.start()
+        # Read the clock once now, not before the renderer was ready, which is no stall: a stamped command may
+        # arrive before the first tick.
+        self._pacer.target(self._now(), self._robot.time)
         self.get_logger().info(
             f"simulating an SO-101; cameras {', '.join(CAMERAS)} at {values['image_width']}x"
             f"{values['image_height']} by {self._robot.renderer_name}"
@@ -139,7 +141,11 @@ class RobotSimNode(Node):
     def _tick(self) -> None:
         if self._cameras.error is not None:
             raise SimulationError(f"the cameras stopped: {self._cameras.error}") from self._cameras.error
+        before_s = self._pacer.given_up_s
         target = self._pacer.target(self._now(), self._robot.time)
+        given_up_s = self._pacer.given_up_s - before_s
+        if given_up_s and not self._publish_clock:  # who takes the time from this node's clock sees no gap
+            self.get_logger().warning(_stall(given_up_s), throttle_duration_sec=5.0)
         for step, events in self._schedule.until(int(target / TIMESTEP + 1e-6)):
             self._advance_to(step * TIMESTEP)
             snapshot = self._robot.snapshot()
@@ -192,6 +198,11 @@ class RobotSimNode(Node):
         status.values.update({f"{name}: frames sent": count for name, count in self._cameras.sent.items()})
         status.values["frame times skipped"] = self._cameras.skipped
         status.values.update({f"commands {name}": count for name, count in self._commands.items()})
+        status.values["stalls"] = self._pacer.stalls
+        status.values["seconds given up"] = f"{self._pacer.given_up_s:.3f}"
+        told, self._told = self._told, (self._pacer.stalls, self._pacer.given_up_s)
+        if self._told[0] > told[0] and not self._publish_clock:
+            status.add(Level.WARN, _stall(self._told[1] - told[1]))
         if self._cameras.stopped:
             status.add(Level.WARN, f"stopped cameras: {', '.join(sorted(self._cameras.stopped))}")
         self._diagnostics.publish(status)
@@ -250,6 +261,15 @@ class RobotSimNode(Node):
     def stop(self) -> bool:
         """Ends the camera thread; whether it has ended."""
         return self._cameras.close()
+
+
+def _stall(given_up_s: float) -> str:
+    if given_up_s < 0.0:
+        return f"the clock went back by {-given_up_s:.3f} s: the simulation goes on from there"
+    return (
+        f"the simulation was more than {MAX_LAG} s behind its clock and gave {given_up_s:.3f} s up: the arm "
+        "stood still meanwhile, and nothing was sensed"
+    )
 
 
 def _check_seed(seed: int) -> None:
