@@ -184,8 +184,8 @@ def _print(args: argparse.Namespace, report: OutputReport, reference: str, execu
         _print_tokens(report.tokens, report.bound)
     if not report.measures:
         print(
-            f"not judged by float32: the reference is itself off by more than half of {report.least_bound:.3e} "
-            "there, and one as good as it may be twice as far from it"
+            "not judged by float32: the reference is itself off by more than half of "
+            f"{report.least_bound:.3e} there, and one as good as it may be twice as far from it"
         )
     verdict = "pass" if report.passed else "FAIL"
     print(f"{verdict}: bound on max abs / largest is {report.bound:.3e}")

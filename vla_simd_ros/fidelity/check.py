@@ -61,8 +61,8 @@ class OutputReport:
 
     @property
     def measures(self) -> bool:
-        """Whether the reference in float32 can tell a wrong engine: not where it departs by more than half the
-        bound, as one that is no worse may then be beyond the bound from it, off to the other side."""
+        """Whether the reference in float32 can tell a wrong engine: not where it departs by more than half
+        the bound, as one that is no worse may then be beyond the bound from it, off to the other side."""
         return 2 * self.departure.relative <= self.least_bound
 
     @property
