@@ -8,9 +8,10 @@ namespace vla::VLA_ISA {
 
 // Keys whose scores become weights while they are in the first-level cache.
 constexpr int64_t kStripKeys = 64;
-// Dot products are of this many keys at a time; those of a strip may reach past its end.
+// Dot products are of this many keys at a time: a strip's last may be of fewer keys, a whole strip's are not.
 constexpr int64_t kDotKeys = 4;
-constexpr int64_t kDotsSize = (kStripKeys + kDotKeys) * kMostDots;
+static_assert(kStripKeys % kDotKeys == 0 && kStripKeys % Vec::kWidth == 0);
+constexpr int64_t kDotsSize = kStripKeys * kMostDots;
 // Values from one key to the next where there are scores of D queries: as many go into a vector without a rest.
 template <int D>
 constexpr int kDotsApart = D <= 2 ? D : 4;
@@ -66,7 +67,7 @@ VLA_INLINE void weigh_dots(const FewQueries& f, const Strip& strip) {
   if (strip.first) {
     for (int i = 0; i < D; ++i) shifts[i] = first_lane(shift_for(splat(strip.dots[i])));
   }
-  for (int i = 0; i < Vec::kWidth; ++i) by_lane[i] = shifts[i % kApart];
+  for (int i = 0; i < Vec::kWidth; ++i) by_lane[i] = shifts[i % kApart < D ? i % kApart : 0];
   const Vec here = weigh_row(strip.dots, strip.keys * kApart, load(by_lane), zero());
   store(by_lane, here);
   for (int i = 0; i < D; ++i) {

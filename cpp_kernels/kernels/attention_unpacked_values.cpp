@@ -26,7 +26,7 @@ struct NextHead {
   int64_t in_lanes_ld;
 };
 
-// For the last tiles, as many as a query has lines. Keys are no more than queries.
+// For the last tiles, as many as a query has lines; the others fetch nothing new, nor do more keys than there are queries.
 NextHead next_head(const FewQueries& f, const KeyBlock& block, int64_t tiles_left) {
   const int64_t line = f.a.head_dim / kLineFloats - tiles_left;
   if (line < 0 || f.head + 1 == f.a.heads || block.keys > f.count()) return {f.q(0), 0, f.in_lanes, 0};

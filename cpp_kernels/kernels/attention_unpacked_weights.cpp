@@ -140,7 +140,8 @@ void weights_of_few(const FewQueries& f, const KeyBlock& block) {
   alignas(64) float dots[kDotsSize];
   const EvenShares strips(block.keys, kStripKeys);
   for (int64_t s = 0, key = 0; s < strips.shares; key += strips.size(s), ++s) {
-    weights_of_strip(f, {block.k + key * f.a.k_ld, strips.size(s), f.scores + key * f.scores_ld, block.first && s == 0, dots});
+    const bool first = block.first && s == 0;
+    weights_of_strip(f, {block.k + key * f.a.k_ld, strips.size(s), f.scores + key * f.scores_ld, first, dots});
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // A softmax divides by the sum of its weights, so that they may be relative to anything: to the largest score, which is
 // known when all are, or to that of the first key, rounded to a whole power of two, which is known at once. For floats
-// the one is as exact as the other while all weights are numbers between 2^-64 and 2^63. A score that would give another
+// the one is as exact as the other while all weights are numbers between 2^-64 and 2^64. A score that would give another
 // weight marks its lane: such queries are for attend_online.
 #pragma once
 
@@ -42,6 +42,13 @@ VLA_INLINE Vec shift_for(Vec first) {
   return splat(kToMultiple - kWeightBias) - m;
 }
 
+// 2^rest times the power of two that the last bits of `shifted` name. A template, because only who has a table has look_up.
+template <typename V>
+VLA_INLINE V power_beside_table(V rest, V shifted, const WeightNumbers& n) {
+  const V near = times_power_of_lowest_bits<kTableBits>(look_up(n.powers, shifted), shifted);
+  return fma(near * rest, fma(broadcast(&n.bend), rest, broadcast(&n.slope)), near);
+}
+
 // 2^(score - m). The bits of `strays` beyond the lowest tell whether that was out of bounds.
 VLA_INLINE Vec relative_weight(Vec score, Vec shift, Vec& strays, const WeightNumbers& n = kWeightNumbers) {
   const Vec shifted = score + shift;
@@ -50,9 +57,7 @@ VLA_INLINE Vec relative_weight(Vec score, Vec shift, Vec& strays, const WeightNu
   if constexpr (kTableBits == 0) {
     return times_power_of_lowest_bits<0>(exp2_of_fraction(rest, kWeightScale), shifted);
   } else {
-    const Vec power = look_up(n.powers, shifted);
-    const Vec near = times_power_of_lowest_bits<kTableBits>(power, shifted);
-    return fma(near * rest, fma(broadcast(&n.bend), rest, broadcast(&n.slope)), near);
+    return power_beside_table(rest, shifted, n);
   }
 }
 

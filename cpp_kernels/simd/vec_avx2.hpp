@@ -110,11 +110,7 @@ VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
   const __m256i power = _mm256_slli_epi32(_mm256_castps_si256(shifted.v), 23 - kFraction);
   return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a.v), power))};
 }
-// The value, given as its bits, of a table of one.
-constexpr int kTableBits = 0;
-VLA_INLINE Vec look_up(const uint32_t* table, Vec) {
-  return {_mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int32_t>(*table)))};
-}
+constexpr int kTableBits = 0;  // of a table to look values up in, which there is not
 // The bits of `seen`, and those in which a and b differ.
 VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) { return {_mm256_or_ps(seen.v, _mm256_xor_ps(a.v, b.v))}; }
 // Of lanes with other bits than the lowest kBits.

@@ -127,11 +127,7 @@ VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
   const uint32x4_t power = vshlq_n_u32(vreinterpretq_u32_f32(shifted.v), 23 - kFraction);
   return {vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(a.v), power))};
 }
-// The value, given as its bits, of a table of one.
-constexpr int kTableBits = 0;
-VLA_INLINE Vec look_up(const uint32_t* table, Vec) {
-  return {vreinterpretq_f32_u32(vdupq_n_u32(*table))};
-}
+constexpr int kTableBits = 0;  // of a table to look values up in, which there is not
 // The bits of `seen`, and those in which a and b differ.
 VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {
   const uint32x4_t differing = veorq_u32(vreinterpretq_u32_f32(a.v), vreinterpretq_u32_f32(b.v));

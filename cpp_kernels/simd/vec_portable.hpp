@@ -140,12 +140,7 @@ VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
   const Unsigned4 power = reinterpret_cast<Unsigned4>(shifted.v) << (23 - kFraction);
   return {reinterpret_cast<Float4>(reinterpret_cast<Unsigned4>(a.v) + power)};
 }
-// The value, given as its bits, of a table of one.
-constexpr int kTableBits = 0;
-VLA_INLINE Vec look_up(const uint32_t* table, Vec) {
-  const auto bits = static_cast<int32_t>(*table);
-  return {reinterpret_cast<Float4>(Int4{bits, bits, bits, bits})};
-}
+constexpr int kTableBits = 0;  // of a table to look values up in, which there is not
 // The bits of `seen`, and those in which a and b differ.
 VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {
   const Int4 differing = reinterpret_cast<Int4>(a.v) ^ reinterpret_cast<Int4>(b.v);
