@@ -72,6 +72,52 @@ def run(controller: CutController, suffixes: Sequence[float], delay: int = 0) ->
     return cuts[: len(suffixes)]
 
 
+def following() -> CutController:
+    """One that has followed a load on the second side, and is where that is best."""
+    controller = CutController(COSTS, SETTINGS, 5)
+    for _ in range(10):
+        controller.observe(state(controller.blocks, suffix=2.0))
+    assert controller.blocks == 7
+    return controller
+
+
+def test_a_slow_prefix_moves_the_cut_when_it_ends() -> None:
+    controller = following()
+    controller.prefix_ended(7, 7.0 * 2.0)
+    assert controller.blocks == 5
+    assert controller.interval_s(5) == 10.0
+    # Its result comes a frame later, and counts the prefix no more.
+    assert controller.observe(state(7, prefix=2.0, suffix=2.0, delay=1)) == 5
+
+
+def test_before_any_result_a_prefix_moves_nothing() -> None:
+    controller = CutController(COSTS, SETTINGS, 5)
+    controller.prefix_ended(5, 50.0)
+    assert controller.blocks == 5
+    assert controller.interval_s(5) == 50.0
+
+
+def test_a_prefix_whose_time_says_nothing_counts_by_its_sides_load() -> None:
+    controller = following()
+    controller.prefix_ended(7, float("nan"), 0.5)
+    assert controller.blocks == 5
+
+
+def test_frames_that_do_not_overlap_are_cut_as_if_prefixes_were_not_told_of() -> None:
+    """Their results come before the next one begins."""
+    rng = np.random.default_rng(8)
+    loads = np.where(rng.uniform(size=(200, 2)) < 0.2, 3.0, 1.0)
+    loads = np.repeat(loads, 3, axis=0)
+    told, untold = CutController(COSTS, SETTINGS, 5), CutController(COSTS, SETTINGS, 5)
+    cuts = set()
+    for prefix, suffix in loads:
+        frame = state(told.blocks, prefix=prefix, suffix=suffix)
+        told.prefix_ended(frame.blocks, frame.prefix_s)
+        assert told.observe(frame) == untold.observe(frame)
+        cuts.add(told.blocks)
+    assert len(cuts) > 2
+
+
 @pytest.mark.parametrize("delay", [0, 1, 2])
 @pytest.mark.parametrize("loads", [[2.0, 1.0], [2.0] * 4 + [1.0] * 4, [1.0, 1.5, 2.5, 1.5, 3.0]])
 def test_a_load_that_comes_back_is_met_in_time(loads: list[float], delay: int) -> None:

@@ -24,11 +24,17 @@ class Told:
     def __init__(self, answers: Iterable[int]) -> None:
         self.blocks = 3
         self.states: list[FrameState] = []
+        self.prefixes: list[tuple[int, float, float]] = []
         self._answers = iter(answers)
+
+    def prefix_ended(self, blocks: int, prefix_s: float, load: float) -> None:
+        self.prefixes.append((blocks, prefix_s, load))
+        self.blocks = next(self._answers)
 
     def observe(self, state: FrameState) -> int:
         self.states.append(state)
-        return next(self._answers)
+        self.blocks = next(self._answers)
+        return self.blocks
 
     def interval_s(self, blocks: int) -> float:
         return 0.1 * blocks
@@ -61,6 +67,19 @@ def test_the_cut_is_where_the_controller_wants_it() -> None:
     assert moved.interval_s == pytest.approx(1.0)
     assert moved.predicted_s == pytest.approx(0.5)
     assert moved.latency_s == pytest.approx(0.51)
+
+
+def test_a_prefix_moves_the_cut_before_its_result_comes() -> None:
+    told = Told([5, 5, 4])
+    moved = mover(told)
+    moved.prefix_ended(3, 0.1)
+    ((blocks, took_s, load),) = told.prefixes
+    assert (blocks, took_s) == (3, 0.1) and math.isnan(load)
+    assert (moved.blocks, moved.moves) == (5, 1)
+    moved.frame(*result(0.0, 1.0), counts(0))
+    assert (moved.blocks, moved.moves) == (5, 1)
+    moved.prefix_ended(5, 0.2)
+    assert (moved.blocks, moved.moves) == (4, 2)
 
 
 def test_loads_and_drops_are_passed_on() -> None:

@@ -43,3 +43,27 @@ def test_the_cut_that_is_charged_is_the_one_that_the_frame_began_with(delay: int
         rule.choose(np.where(np.arange(3) == best, 1.0, 2.0))
     rule.charge(np.array([1.0, 2.0, 3.0]), delay, kept=1.0)
     assert rule.charged == expected
+
+
+def test_a_choice_that_is_revised_starts_from_the_cut_before_it() -> None:
+    rule = CutRule(1, margin=0.1)
+    rule.choose(np.array([0.8, 1.0, 1.0]))
+    assert rule.cut == 0
+    rule.revise(np.array([0.95, 1.0, 1.0]))
+    assert rule.cut == 1
+    rule.revise(np.array([1.0, 1.0, 0.99]), eager=True)
+    assert rule.cut == 2
+    rule.choose(np.array([1.0, 0.95, 1.0]))
+    assert rule.cut == 0, "no frame has begun with what was revised: it is as if it had not been"
+
+
+@pytest.mark.parametrize(("delay", "expected", "then"), [(0, 1.0, 0), (1, 0.0, 2)])
+def test_a_revised_choice_is_charged_where_a_frame_began_with_it(
+    delay: int, expected: float, then: int
+) -> None:
+    """The first cut is 1, the choice 0, revised to 2."""
+    rule = CutRule(1, margin=0.0)
+    rule.choose(np.array([1.0, 2.0, 2.0]))
+    rule.revise(np.array([2.0, 2.0, 1.0]))
+    rule.charge(np.array([2.0, 1.0, 3.0]), delay, kept=1.0)
+    assert (rule.charged, rule.cut) == (expected, then)

@@ -61,7 +61,14 @@ class Split:
         cuts = dict(enumerate(self.names, start=1))
         executor = SplitExecutor(*self.sides, self.names, lambda: cuts[self.cut])
         policy = Policy(checkpoint, executor, decoder=options)
-        self.hybrid = HybridPolicy(policy, cuts, lambda: self.cut, (ANYWHERE, ANYWHERE))
+        self.ended: list[tuple[int, float]] = []
+        self.hybrid = HybridPolicy(
+            policy,
+            cuts,
+            lambda: self.cut,
+            (ANYWHERE, ANYWHERE),
+            lambda blocks, took_s: self.ended.append((blocks, took_s)),
+        )
         self.whole = Policy(checkpoint, SimdExecutor(threads=1), decoder=options)
 
     def instruct(self, text: str) -> None:
@@ -98,6 +105,16 @@ def test_every_cut_gives_the_tokens_of_the_whole_policy(split: Callable[..., Spl
             for row in range(2):  # the second frame has the cut that was wanted
                 blocks, _ = made.query(row)
             assert blocks == cut
+
+
+def test_a_prefix_is_told_of_when_it_ends(split: Callable[..., Split]) -> None:
+    made = split()
+    made.instruct("go")
+    crossed = made.hybrid.prefix(Observation({}, STATES[0]))
+    ((blocks, took_s),) = made.ended
+    answer = made.hybrid.suffix(crossed)
+    assert (blocks, took_s) == (answer.blocks, answer.prefix_s) and took_s > 0.0
+    assert len(made.ended) == 1
 
 
 def test_the_cache_is_on_the_side_that_decodes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -123,11 +124,25 @@ def test_loads_that_nobody_can_follow_leave_the_best_cut(delay: int) -> None:
     assert found.controlled_s <= 1.01 * min(found.fixed_s.values())
 
 
-def test_a_cut_that_is_chosen_earlier_lags_more() -> None:
-    loads = phases(np.random.default_rng(3))
+@pytest.mark.parametrize(("trace", "longer"), [(phases, 1.005), (coming_and_going, 1.05)])
+def test_a_cut_that_is_chosen_earlier_lags_more(
+    trace: Callable[[np.random.Generator], LoadTrace], longer: float
+) -> None:
+    loads = trace(np.random.default_rng(3))
     means = [simulate_load(orion(), ZONE, START, loads, NOISE, delay).controlled_s for delay in (0, 1, 3)]
     assert means == sorted(means)
-    assert means[-1] > 1.01 * means[0]
+    assert means[-1] > longer * means[0]
+
+
+def test_a_frame_under_way_costs_little_where_the_load_is_on_its_prefix() -> None:
+    """The second side's load is known a frame later."""
+    costs = []
+    for side in (0, 1):
+        loads = phases(np.random.default_rng(3))[:800]
+        loads[:, 1 - side] = 0.0
+        at_once, late = (simulate_load(orion(), ZONE, START, loads, NOISE, delay) for delay in (0, 1))
+        costs.append(late.over_oracle - at_once.over_oracle)
+    assert costs[0] < 0.1 * costs[1]
 
 
 def test_what_it_came_to_is_told_against_the_best_cuts() -> None:

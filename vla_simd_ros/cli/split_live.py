@@ -74,7 +74,12 @@ def run_live_study(args: argparse.Namespace, prefix: str, int8: str, costs: Stag
         print(f"split: the load of the {side} is unknown: {problem}", file=sys.stderr)
     mover = CutMover(loader.controller(), machine)
     cut: list[int | None] = [None]  # None: where the mover says
-    policy = loader.hybrid(lambda: mover.blocks if cut[0] is None else cut[0])
+
+    def prefix_ended(blocks: int, took_s: float) -> None:
+        if cut[0] is None:
+            mover.prefix_ended(blocks, took_s)
+
+    policy = loader.hybrid(lambda: mover.blocks if cut[0] is None else cut[0], prefix_ended)
     policy.policy.set_decoder(**dataclasses.asdict(decoder_options(args)))
     policy.policy.set_instruction(args.instruction)
     policy.warm_up()

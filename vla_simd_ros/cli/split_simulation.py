@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="frames under way when a cut is chosen, besides the last one (default: 0)",
+        help="frames under way when a cut is chosen, besides the last one, of which the first stage is over "
+        "(default: 0)",
     )
 
 

@@ -106,12 +106,29 @@ class CutController:
         self._foresee = CutRule(start, margin, charged=_HEAD_START)
         self._leading = self._hold
         self._tried = False  # whether anything but holding has been
+        self._delay, self._behind = 0, False  # of the last state
+        self._begun = False  # whether there has been one
+        self._prefix_ahead = False  # whether prefixes are told of when they end
+
+    def prefix_ended(self, blocks: int, prefix_s: float, load: float = math.nan) -> None:
+        """Take in what a prefix of ``blocks`` took, and the first side's load, before the frame's state is
+        known: the next frame begins about now. Whoever tells of one tells of all."""
+        self._prefix_ahead = True
+        self._prefix.take(blocks - self._settings.first, prefix_s, load)
+        if not self._begun:
+            return
+        self._follow.revise(self._now(), self._behind)
+        self._foresee.revise(self._expected(), self._behind)
+        self.blocks = self._settings.first + self._leading.cut
 
     def observe(self, state: FrameState) -> int:
         """Take a frame's state in; the blocks of the prefix from the next frame on."""
         place = state.blocks - self._settings.first
-        self._prefix.take(place, state.prefix_s, state.prefix_load)
+        if not self._prefix_ahead:
+            self._prefix.take(place, state.prefix_s, state.prefix_load)
         self._suffix.take(place, state.suffix_s, state.suffix_load)
+        # Frames that were dropped before the second stage are its slowness seen before its time is known.
+        self._delay, self._behind, self._begun = state.delay, state.backlog > 0, True
         now_s = self._now()
         self._add_to_mean(now_s)
         rules = (self._hold, self._follow, self._foresee)
@@ -119,11 +136,9 @@ class CutController:
             # Following is first tried soon: as if its choices took effect at once.
             delay = state.delay if self._tried or rule is not self._follow else 0
             rule.charge(now_s, delay, self._kept)
-        # Frames that were dropped before the second stage are its slowness seen before its time is known.
-        behind = state.backlog > 0
         self._hold.choose(self._mean_s)
-        self._follow.choose(now_s, behind)
-        self._foresee.choose(self._expected(1 + state.delay), behind)
+        self._follow.choose(now_s, self._behind)
+        self._foresee.choose(self._expected(), self._behind)
         least = min(rules, key=lambda rule: rule.charged)
         if self._leading.charged - least.charged > _LEAD:
             self._leading, self._tried = least, True
@@ -138,9 +153,11 @@ class CutController:
         """Under the slowdowns of now."""
         return np.maximum(self._prefix.now_s(), self._transfer_s + self._suffix.now_s())
 
-    def _expected(self, ahead: int) -> Intervals:
-        """So many frames from now: the mean over what either stage may take, each by itself."""
-        prefix_s, suffix_s = self._prefix.expected_s(ahead), self._suffix.expected_s(ahead)
+    def _expected(self) -> Intervals:
+        """Of the next frame: the mean over what either stage may take, each by itself."""
+        ahead = 1 + self._delay
+        prefix_s = self._prefix.expected_s(1 if self._prefix_ahead else ahead)
+        suffix_s = self._suffix.expected_s(ahead)
         possible_s = np.maximum(prefix_s[:, None], self._transfer_s + suffix_s)
         return np.asarray(possible_s.mean(axis=(0, 1)))
 

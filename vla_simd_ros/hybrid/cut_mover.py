@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import threading
 from collections import deque
 from itertools import pairwise
 from typing import Protocol
@@ -26,7 +27,7 @@ class LoadSource(Protocol):
 
 
 class CutMover:
-    """Moves the cut after every result of a frame that was cut.
+    """Moves the cut after every prefix, and after every result of a frame that was cut.
 
     Attributes:
         blocks: of the prefix of the next frame.
@@ -38,6 +39,7 @@ class CutMover:
     def __init__(self, controller: CutController, machine: LoadSource) -> None:
         self._controller = controller
         self._machine = machine
+        self._moving = threading.Lock()  # either stage's thread tells of what has ended
         self._ends: deque[float] = deque(maxlen=_RESULTS)
         self._busy = 0
         self.blocks = controller.blocks
@@ -65,6 +67,12 @@ class CutMover:
         """Frames do not follow each other now: the next interval is none."""
         self._ends.clear()
 
+    def prefix_ended(self, blocks: int, took_s: float) -> None:
+        """Take in what a prefix of ``blocks`` took; its result comes to :meth:`frame` later."""
+        with self._moving:
+            self._controller.prefix_ended(blocks, took_s, _or_unknown(self.loads.gpu))
+            self._move()
+
     def frame(self, result: FrameResult, answer: Answer, counts: PipelineCounts) -> None:
         """Take a result in."""
         assert result.times.suffix_ended is not None
@@ -78,12 +86,17 @@ class CutMover:
             answer.blocks,
             answer.prefix_s,
             answer.suffix_s,
-            math.nan if self.loads.gpu is None else self.loads.gpu,
-            math.nan if self.loads.cpu is None else self.loads.cpu,
+            _or_unknown(self.loads.gpu),
+            _or_unknown(self.loads.cpu),
             backlog,
             self._delay(result.times),
         )
-        blocks = self._controller.observe(state)
+        with self._moving:
+            self._controller.observe(state)
+            self._move()
+
+    def _move(self) -> None:
+        blocks = self._controller.blocks
         if blocks != self.blocks:
             self.blocks, self.moves = blocks, self.moves + 1
 
@@ -91,3 +104,7 @@ class CutMover:
         """Results that came after the frame had begun, without its own."""
         assert times.prefix_began is not None
         return sum(end > times.prefix_began for end in self._ends) - 1
+
+
+def _or_unknown(load: float | None) -> float:
+    return math.nan if load is None else load

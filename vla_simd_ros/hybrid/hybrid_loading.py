@@ -19,7 +19,7 @@ from vla_simd_ros.graph.int8_groups import group_names
 from vla_simd_ros.graph.ir import Lifetime
 from vla_simd_ros.graph.partition import cut_points, query_blocks, single_blocks
 from vla_simd_ros.hybrid.cut_controller import ControllerSettings, CutController
-from vla_simd_ros.hybrid.hybrid_policy import HybridPolicy, WholePolicy
+from vla_simd_ros.hybrid.hybrid_policy import HybridPolicy, PrefixEnded, WholePolicy
 from vla_simd_ros.hybrid.measure_costs import STEPS, measure_costs, weight_bytes
 from vla_simd_ros.hybrid.placement import Placement, Side, assign_cores
 from vla_simd_ros.hybrid.split_executor import SplitExecutor
@@ -148,14 +148,17 @@ class HybridLoader:
         zone = self.zone
         return CutController(self.costs, ControllerSettings(zone.first, zone.last, **settings), zone.cut)
 
-    def hybrid(self, blocks: Callable[[], int]) -> HybridPolicy:
-        """The policy on both executors, with every cut of the zone ready; ``blocks`` says where to cut."""
+    def hybrid(
+        self, blocks: Callable[[], int], prefix_ended: PrefixEnded = lambda blocks, took_s: None
+    ) -> HybridPolicy:
+        """The policy on both executors, with every cut of the zone ready; ``blocks`` says where to cut,
+        ``prefix_ended`` is as of HybridPolicy."""
         prefix, suffix = (self._executor(name, place) for name, place in self._sides())
         zone = self.zone
         executor = SplitExecutor(prefix, suffix, zone.names, lambda: zone.name(blocks()))
         policy = Policy(self._checkpoint, executor, self.int8)
         cuts = {blocks: zone.name(blocks) for blocks in range(zone.first, zone.last + 1)}
-        return HybridPolicy(policy, cuts, blocks, self.places)
+        return HybridPolicy(policy, cuts, blocks, self.places, prefix_ended)
 
     def whole(self) -> WholePolicy:
         """The policy that is not cut, on the suffix's cores."""

@@ -18,6 +18,8 @@ from vla_simd_ros.request import Request
 
 _MS = 1e3
 
+PrefixEnded = Callable[[int, float], None]
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -71,6 +73,7 @@ class HybridPolicy:
             moves to a place that is not ready for the instruction, each stage readies its side beside a frame
             or two that are cut as the last one was.
         places: where the threads of the prefix and the suffix run.
+        prefix_ended: told, before the next frame begins, the blocks of every prefix and its seconds.
     """
 
     def __init__(
@@ -79,11 +82,13 @@ class HybridPolicy:
         cuts: Mapping[int, str],
         blocks: Callable[[], int],
         places: tuple[Placement, Placement],
+        prefix_ended: PrefixEnded = lambda blocks, took_s: None,
     ) -> None:
         self.policy = policy
         self._blocks = blocks
         self._cuts = dict(cuts)
         self._places = places
+        self._prefix_ended = prefix_ended
         self._last: int | None = None
         self._wanted: tuple[SplitExecutable, int] | None = None
 
@@ -98,7 +103,9 @@ class HybridPolicy:
         prepared = time.perf_counter()
         values = executable.prefix(self._cuts[blocks], request.values)
         crossed = replace(request, values=values)
-        return _Crossed(crossed, executable, blocks, began, prepared, time.perf_counter())
+        ended = time.perf_counter()
+        self._prefix_ended(blocks, ended - prepared)
+        return _Crossed(crossed, executable, blocks, began, prepared, ended)
 
     def suffix(self, crossed: _Crossed) -> Answer:
         """The second stage, and all solver or decoding steps, on the second executor, which keeps the keys

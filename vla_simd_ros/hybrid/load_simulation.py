@@ -55,7 +55,7 @@ def simulate_load(
 ) -> SimulatedLoad:
     """Run the controller over ``loads`` [frames, 2]: the share of either side's time that others take while
     that frame is computed, 0 to less than 1. Stage times vary by the factors ``noise``, used in turn. The cut
-    of a frame is chosen when all but ``delay`` of those before it are known.
+    of a frame is chosen when all but ``delay`` of those before it are known, and of these the prefixes.
 
     Raises CostError for loads that cannot be.
     """
@@ -70,13 +70,24 @@ def simulate_load(
     factors = np.resize(np.asarray(noise or (1.0,), np.float64), (len(loads), 2))
     controller = CutController(costs, settings, blocks)
     chosen = [controller.blocks] * (1 + delay)
+
+    def end_prefix(frame: int) -> None:
+        if frame < len(loads):
+            took_s = prefix_s[frame, chosen[frame] - settings.first] * factors[frame, 0]
+            controller.prefix_ended(chosen[frame], took_s, loads[frame, 0])
+
+    for frame in range(delay):
+        end_prefix(frame)
     for frame, factor in enumerate(factors):
         at = chosen[frame] - settings.first
         measured = prefix_s[frame, at] * factor[0], suffix_s[frame, at] * factor[1]
         state = FrameState(
             chosen[frame], *measured, loads[frame, 0], loads[frame, 1], delay=min(frame, delay)
         )
-        chosen.append(controller.observe(state))
+        controller.observe(state)
+        if delay:
+            end_prefix(frame + delay)
+        chosen.append(controller.blocks)
     cuts_taken = np.array(chosen[: len(loads)])
     intervals = np.maximum(prefix_s, transfer_s + suffix_s)
     return SimulatedLoad(

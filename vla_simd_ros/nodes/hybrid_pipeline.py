@@ -50,7 +50,9 @@ class HybridPipeline(PolicyPipeline):
         hybrid = HybridWorker(
             runner,
             FrameStages(parts.policy, runner),
-            lambda: FrameStages(parts.loader.hybrid(lambda: parts.mover.blocks), runner),
+            lambda: FrameStages(
+                parts.loader.hybrid(lambda: parts.mover.blocks, parts.mover.prefix_ended), runner
+            ),
             lambda: FrameStages(parts.loader.whole(), runner),
             parts.restarts,
             parts.mover,

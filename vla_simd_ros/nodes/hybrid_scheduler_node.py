@@ -50,7 +50,7 @@ class HybridSchedulerNode(PolicyNode):
         settings = hybrid_settings(values)
         loader = HybridLoader(settings.options, os.sched_getaffinity(0), self._make, self.get_logger().info)
         mover = CutMover(loader.controller(**settings.controller), self._machine(loader.places[1].cpus))
-        hybrid = loader.hybrid(lambda: mover.blocks)
+        hybrid = loader.hybrid(lambda: mover.blocks, mover.prefix_ended)
         zone = loader.zone
         first, second = (list(place.cpus) for place in loader.places)
         self.get_logger().info(
