@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="frames under way when a cut is chosen, besides the last one, of which the first stage is over "
+        help="frames under way when a cut is chosen, besides the last one: their second stages are not over "
         "(default: 0)",
     )
 
