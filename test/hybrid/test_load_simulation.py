@@ -138,7 +138,7 @@ def test_a_frame_under_way_costs_little_where_the_load_is_on_its_prefix() -> Non
     """The second side's load is known a frame later."""
     costs = []
     for side in (0, 1):
-        loads = phases(np.random.default_rng(3))[:800]
+        loads = coming_and_going(np.random.default_rng(3))[:600]
         loads[:, 1 - side] = 0.0
         at_once, late = (simulate_load(orion(), ZONE, START, loads, NOISE, delay) for delay in (0, 1))
         costs.append(late.over_oracle - at_once.over_oracle)
