@@ -1,4 +1,4 @@
-"""Makes the small policy and the random graphs importable by the tests of this folder."""
+"""Makes the random graphs, and what these tests share, importable by the tests of this folder."""
 
 from __future__ import annotations
 

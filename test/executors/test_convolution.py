@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from convolution_shapes import OTHER, SHAPE
 
 from vla_simd_ros import _engine
 from vla_simd_ros.executors.convolution import ConvolutionChoice, int8_by_winograd
@@ -22,9 +23,6 @@ from vla_simd_ros.graph.compile import compile_graph
 from vla_simd_ros.graph.fold_cache import FoldCache
 from vla_simd_ros.graph.ir import DType, Lifetime, Op
 from vla_simd_ros.graph.programs import CompiledPolicy
-
-SHAPE = ConvolutionShape(height=9, width=14, channels=20, filters=24, kernel=3, stride=1, padding=1)
-OTHER = ConvolutionShape(height=9, width=14, channels=24, filters=24, kernel=3, stride=1, padding=0)
 
 
 def network(kernel: int = 3, stride: int = 1, dilation: int = 1, layers: int = 1) -> CompiledPolicy:

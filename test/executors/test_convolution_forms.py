@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from convolution_shapes import OTHER, SHAPE
 
 from vla_simd_ros.executors.convolution_forms import (
     DIRECT,
@@ -11,8 +12,6 @@ from vla_simd_ros.executors.convolution_forms import (
     parse_layers,
 )
 
-SHAPE = ConvolutionShape(height=9, width=14, channels=20, filters=24, kernel=3, stride=1, padding=1)
-OTHER = ConvolutionShape(height=9, width=14, channels=24, filters=24, kernel=3, stride=1, padding=0)
 STEM = ConvolutionShape(height=20, width=30, channels=3, filters=8, kernel=7, stride=2, padding=3)
 
 

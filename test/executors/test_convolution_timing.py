@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from convolution_shapes import SHAPE
 
 from vla_simd_ros import _engine
 from vla_simd_ros.executors import convolution_timing
 from vla_simd_ros.executors.convolution_forms import DIRECT, FLAT, ConvolutionShape, Form
 from vla_simd_ros.executors.convolution_timing import time_convolution
-
-SHAPE = ConvolutionShape(height=9, width=14, channels=20, filters=24, kernel=3, stride=1, padding=1)
 
 
 @pytest.mark.parametrize(
