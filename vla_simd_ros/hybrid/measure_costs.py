@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from vla_simd_ros.hybrid.placement import Placement
 from vla_simd_ros.hybrid.stage_costs import BlockCost, StageCosts
 from vla_simd_ros.inference import Policy
 from vla_simd_ros.machine import cpu_model
+
+T = TypeVar("T")
 
 _COPIED_BYTES = 16 << 20
 _FIRST_RUNS = 2
@@ -57,10 +60,11 @@ def measure_costs(
     possible = cut_points(compiled)
     whole = held_bytes(compiled)
     deliveries: list[tuple[int, float]] = []
+    sides = tuple(zip((prefix, suffix), places or (None, None), strict=True))
     for name, alone in single_blocks(compiled):
-        on_prefix, on_suffix = (partial(_time, alone, each, given, repeats) for each in (prefix, suffix))
-        prefix_s, results, delivery_s = on_prefix() if places is None else places[0].run(on_prefix)
-        suffix_s, _, _ = on_suffix() if places is None else places[1].run(on_suffix)
+        (prefix_s, results, delivery_s), (suffix_s, _, _) = (
+            _run_in(place, partial(_time, alone, executor, given, repeats)) for executor, place in sides
+        )
         given |= results
         deliveries.append((sum(value.nbytes for value in results.values()), delivery_s))
         weights = weight_bytes(alone, Lifetime.QUERY)
@@ -84,6 +88,10 @@ def measure_costs(
         suffix_threads=max(1, suffix.threads),
         source=f"{policy.spec.type} on {cpu_model()}: {_described(prefix)}, then {_described(suffix)}",
     )
+
+
+def _run_in(place: Placement | None, work: Callable[[], T]) -> T:
+    return work() if place is None else place.run(work)
 
 
 def _described(executor: Executor) -> str:
