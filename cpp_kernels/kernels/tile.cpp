@@ -175,6 +175,9 @@ VLA_INLINE void dispatch_size(int64_t rows, const TileArgs& t) {
     if (half_empty) return dispatch<W, kHalf, 1, kTileRows>(rows, t);
   }
   if (t.upcoming_lines == 1) return dispatch<W, kTileVecs, 1, kTileRows>(rows, t);
+  if constexpr (kPanelLines<W> > kManyLines) {
+    if (t.upcoming_lines > kManyLines) return dispatch<W, kTileVecs, kPanelLines<W>, kTileRows>(rows, t);
+  }
   dispatch<W, kTileVecs, kManyLines, kTileRows>(rows, t);
 }
 

@@ -46,8 +46,8 @@ struct TileArgs {
   Activation activation;
   const float* gamma;
   const float* beta;
-  // What is needed next: one line per four k, or kManyLines of them, is fetched towards the second-level cache
-  // meanwhile.
+  // What is needed next: one line per four k, kManyLines of them, or all that a panel has, are fetched towards the
+  // second-level cache meanwhile.
   const void* upcoming;
   int64_t upcoming_lines = 1;
   // The second result, of which the product is only a part: a whole tile, rows y_ld apart.
@@ -61,9 +61,11 @@ template <typename W>
 constexpr int64_t kPanelLines = 4 * kTileCols * static_cast<int64_t>(sizeof(W)) / kLineBytes;
 constexpr int64_t kManyLines = 4;
 
-// Lines that each of `tiles` fetches: many where they are too few to fetch all of a panel one by one.
+// Lines that each of `tiles` fetches: many where they are too few to fetch all of a panel one by one, and all where
+// many by each of them would not be enough.
 template <typename W>
 VLA_INLINE int64_t upcoming_lines_of(int64_t tiles) {
+  if (tiles * kManyLines < kPanelLines<W>) return kPanelLines<W>;
   return tiles <= kPanelLines<W> / 2 ? kManyLines : 1;
 }
 
