@@ -44,7 +44,8 @@ struct Int8Table {
   void (*linear)(const LinearArgs&, Int8Input in, Range rows, Range panels);
 
   int64_t (*image_bytes)(const Conv2dArgs&);
-  float (*largest)(const float* x, Range values);  // max|x|
+  // max|x|; no number where a value is infinite or none, so that neither are the scale and the results.
+  float (*largest)(const float* x, Range values);
   // Rows of the padded image; the scale is there already.
   void (*quantize_image)(const Conv2dArgs&, Range rows, Int8Input out);
   void (*conv2d)(const Conv2dArgs&, Int8Input in, Range rows, Range panels);

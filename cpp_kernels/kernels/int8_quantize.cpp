@@ -7,17 +7,21 @@ namespace vla::VLA_ISA {
 
 float int8_largest(const float* x, Range values) {
   Vec most = zero();
-  over_columns(values.end - values.begin,
-               [&](int64_t i, auto part) { most = max(most, abs(load(x + values.begin + i, part))); });
-  return max_lane(most);
+  Vec nothing = zero();  // times each value: zero, unless one is infinite or no number, which a maximum may pass over
+  over_columns(values.end - values.begin, [&](int64_t i, auto part) {
+    const Vec v = load(x + values.begin + i, part);
+    most = max(most, abs(v));
+    nothing = fma(v, zero(), nothing);
+  });
+  return max_lane(most) + sum(nothing);
 }
 
 void int8_quantize(const float* x, int64_t count, float scale, Quantized* to) {
   // Values so small that their scale is zero come out as zeros. Where the scale is subnormal, and so has few
-  // digits, a quotient can exceed the limit.
+  // digits, a quotient can exceed the limit. Where the scale is no number, neither are the results, whatever is stored.
   const Vec divisor = splat(scale > 0.0f ? scale : 1.0f);
   const Vec limit = splat(static_cast<float>(kInt8Limit)), lowest = splat(-static_cast<float>(kInt8Limit));
-  const auto quantized = [&](Vec v) { return round_to_even(min(limit, max(lowest, v / divisor))); };
+  const auto quantized = [&](Vec v) { return round_to_even(min(max(v / divisor, lowest), limit)); };
   int64_t i = 0;
   for (; i + Vec::kWidth <= count; i += Vec::kWidth) store_quantized(to + i, quantized(load(x + i)));
   if (i == count) return;

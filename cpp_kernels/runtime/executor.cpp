@@ -1,6 +1,7 @@
 #include "runtime/executor.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -75,7 +76,11 @@ void find_int8_scale(const Int8Conv2dRecord& op, const Team& team, float* scale)
   team.runner.run(op.quantize_chunks, [&](int64_t chunk, int) noexcept {
     largest[chunk] = team.int8.largest(op.args.x, slice_of(values, op.quantize_chunks, chunk));
   });
-  *scale = *std::max_element(largest, largest + op.quantize_chunks) / static_cast<float>(kInt8Limit);
+  float most = 0.0f;
+  for (int64_t chunk = 0; chunk < op.quantize_chunks; ++chunk) {
+    if (largest[chunk] > most || std::isnan(largest[chunk])) most = largest[chunk];
+  }
+  *scale = most / static_cast<float>(kInt8Limit);
 }
 
 void execute(const Int8Conv2dRecord& op, const Team& team) {

@@ -116,6 +116,40 @@ def test_windows_that_differ_between_the_axes_are_exact(
     assert results(executor, policy, x).tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("column", [0, 66])
+def test_a_row_with_no_number_has_no_results(executor: SimdExecutor, value: float, column: int) -> None:
+    x = normal(5, 67)
+    policy = linear_layer(x, normal(9, 67))
+    whole = results(executor, policy, x)
+    x[3, column] = value
+    got = results(executor, policy, x)
+    assert not np.isfinite(got[3]).any()
+    np.testing.assert_array_equal(np.delete(got, 3, axis=0), np.delete(whole, 3, axis=0))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [(0, 0, 0), (20, 30, 17), (39, 50, 32)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_an_image_with_no_number_has_no_results(
+    executor: SimdExecutor, value: float, place: tuple[int, int, int], stride: int
+) -> None:
+    """Wherever it is: parts of an image are looked through by different threads."""
+    x, builder = normal(40, 51, 33), Builder()
+    x[place] = value
+    source = builder.input("x", x.shape, DType.F32, Lifetime.QUERY)
+    weight = builder.constant("w", normal(8, 3, 3, 33))
+    policy = in_int8(builder, builder.conv2d(source, weight, name="conv", stride=stride, padding=1))
+    assert not np.isfinite(results(executor, policy, x)).any()
+
+
+def test_a_channel_with_a_weight_that_is_no_number_has_no_results(executor: SimdExecutor) -> None:
+    x, weight = normal(5, 67), normal(9, 67)
+    weight[4, 66] = np.nan
+    got = results(executor, linear_layer(x, weight), x)
+    assert np.isnan(got[:, 4]).all() and np.isfinite(np.delete(got, 4, axis=1)).all()
+
+
 def test_a_whole_policy(executor: SimdExecutor) -> None:
     """A value that differs in its last bit may round to the next integer, which is 1/127 of the largest."""
     policy = int8_policy()
