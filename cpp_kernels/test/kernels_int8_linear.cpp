@@ -239,4 +239,19 @@ TEST(a_range_writes_only_its_part) {
   });
 }
 
+TEST(the_largest_value_is_none_where_any_is_no_number_or_infinite) {
+  Floats x = Random(7).floats(43);
+  x[20] = -9.0f;
+  for_each_int8([&](const Int8Table& table) {
+    CHECK(table.largest(x.data(), {0, 43}) == 9.0f && table.largest(x.data(), {21, 43}) < 9.0f);
+    for (const float value : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+      for (const size_t at : {0, 15, 16, 42}) {
+        Floats some = x;
+        some[at] = value;
+        CHECK(std::isnan(table.largest(some.data(), {0, 43})));
+      }
+    }
+  });
+}
+
 CHECK_MAIN()
