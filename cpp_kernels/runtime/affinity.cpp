@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -10,13 +11,31 @@
 namespace vla {
 namespace {
 
+// CPUs that the system lets this process run on, whichever of them this thread is held to: "0, 1".
+std::string usable_cpus() {
+  cpu_set_t before, all;
+  CPU_ZERO(&before);
+  std::memset(&all, 0xff, sizeof(all));
+  if (sched_getaffinity(0, sizeof(before), &before) != 0) return "none";
+  std::string list;
+  // The system drops CPUs that there are not without a word.
+  if (sched_setaffinity(0, sizeof(all), &all) == 0) {
+    for (const int cpu : current_affinity()) list += (list.empty() ? "" : ", ") + std::to_string(cpu);
+    sched_setaffinity(0, sizeof(before), &before);
+  }
+  return list.empty() ? "none" : list;
+}
+
+[[noreturn]] void refuse(int cpu, const char* why) {
+  throw std::invalid_argument("affinity: CPU " + std::to_string(cpu) + " " + why + ", expected some of " +
+                              usable_cpus());
+}
+
 cpu_set_t to_mask(const std::vector<int>& cpus) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   for (const int cpu : cpus) {
-    if (cpu < 0 || cpu >= CPU_SETSIZE) {
-      throw std::invalid_argument("affinity: CPU " + std::to_string(cpu) + " does not exist");
-    }
+    if (cpu < 0 || cpu >= CPU_SETSIZE) refuse(cpu, "does not exist");
     CPU_SET(cpu, &mask);
   }
   return mask;
@@ -37,21 +56,15 @@ std::vector<int> current_affinity() {
 
 void set_affinity(const std::vector<int>& cpus) {
   const cpu_set_t mask = to_mask(cpus);
-  if (sched_setaffinity(0, sizeof(mask), &mask) == 0) {
-    // The system drops CPUs that do not exist without a word.
-    const std::vector<int> granted = current_affinity();
-    for (const int cpu : cpus) {
-      bool found = false;
-      for (const int other : granted) found = found || other == cpu;
-      if (!found) {
-        throw std::invalid_argument("affinity: CPU " + std::to_string(cpu) + " is not usable here");
-      }
-    }
-    return;
+  // Granted, too, where only some of them are usable; refused with EINVAL where none is.
+  const bool granted = sched_setaffinity(0, sizeof(mask), &mask) == 0;
+  if (!granted && errno != EINVAL) {
+    throw std::invalid_argument(std::string("affinity: the system refuses: ") + std::strerror(errno));
   }
-  std::string list;
-  for (const int cpu : cpus) list += (list.empty() ? "" : ",") + std::to_string(cpu);
-  throw std::invalid_argument("affinity: cannot run on CPUs " + list + ": " + std::strerror(errno));
+  const std::vector<int> usable = granted ? current_affinity() : std::vector<int>();
+  for (const int cpu : cpus) {
+    if (std::find(usable.begin(), usable.end(), cpu) == usable.end()) refuse(cpu, "is not usable here");
+  }
 }
 
 AffinityScope::AffinityScope(const std::vector<int>& cpus) : before_{} {

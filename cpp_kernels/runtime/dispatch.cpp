@@ -55,6 +55,13 @@ std::vector<std::string> available_isas() {
   return names;
 }
 
+void refuse_kernels(const std::string& source, const std::string& wanted, const std::string& reason,
+                    const std::vector<std::string>& available) {
+  std::string names;
+  for (const std::string& name : available) names += (names.empty() ? "" : ", ") + name;
+  throw std::invalid_argument(source + "='" + wanted + "': " + reason + ", available here: " + names);
+}
+
 const KernelTable& select_kernels(const std::string& isa) {
   std::string wanted = isa;
   std::string source = "isa";
@@ -67,11 +74,9 @@ const KernelTable& select_kernels(const std::string& isa) {
     if (!wanted.empty() && wanted != candidate.name) continue;
     const std::string reason = why_not(candidate, cpu);
     if (reason.empty()) return *candidate.table();
-    if (!wanted.empty()) throw std::invalid_argument(source + "='" + wanted + "': " + reason);
+    if (!wanted.empty()) refuse_kernels(source, wanted, reason, available_isas());
   }
-  std::string names;
-  for (const std::string& name : available_isas()) names += (names.empty() ? "" : ", ") + name;
-  throw std::invalid_argument(source + "='" + wanted + "': unknown instruction set, available here: " + names);
+  refuse_kernels(source, wanted, "unknown instruction set", available_isas());
 }
 
 }  // namespace vla

@@ -19,4 +19,8 @@ std::string why_not_isa(const std::string& isa);
 // it cannot be had.
 const KernelTable& select_kernels(const std::string& isa);
 
+// Throws std::invalid_argument: what `source` wants cannot be had for this reason, and what can.
+[[noreturn]] void refuse_kernels(const std::string& source, const std::string& wanted, const std::string& reason,
+                                 const std::vector<std::string>& available);
+
 }  // namespace vla

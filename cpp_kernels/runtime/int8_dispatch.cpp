@@ -61,11 +61,9 @@ const Int8Table& select_int8(const std::string& variant, const std::string& isa)
     if (wanted.empty() ? isa != candidate.isa : wanted != candidate.name) continue;
     const std::string reason = why_not(candidate, cpu);
     if (reason.empty()) return *candidate.table();
-    if (!wanted.empty()) throw std::invalid_argument(source + "='" + wanted + "': " + reason);
+    if (!wanted.empty()) refuse_kernels(source, wanted, reason, available_int8());
   }
-  std::string names;
-  for (const std::string& name : available_int8()) names += (names.empty() ? "" : ", ") + name;
-  throw std::invalid_argument(source + "='" + wanted + "': unknown INT8 kernels, available here: " + names);
+  refuse_kernels(source, wanted, "unknown INT8 kernels", available_int8());
 }
 
 }  // namespace vla

@@ -188,6 +188,27 @@ TEST(bad_options_are_refused) {
   }
 }
 
+TEST(a_cpu_that_cannot_be_had_is_named_beside_those_that_can) {
+  const std::vector<int> before = current_affinity();
+  for (const int cpu : {1000, 100000}) {
+    for (const std::vector<int>& cpus : {std::vector<int>{cpu}, std::vector<int>{before.back(), cpu}}) {
+      PoolOptions bad = options(2, 0);
+      bad.affinity = cpus;
+      std::string reason;
+      try {
+        ThreadPool pool(bad);
+      } catch (const std::invalid_argument& error) {
+        reason = error.what();
+      }
+      CHECK(reason.find("affinity: CPU " + std::to_string(cpu) + " ") == 0);
+      const std::size_t expected = reason.find(", expected some of ");
+      CHECK(expected != std::string::npos);
+      CHECK(reason.find(std::to_string(before.back()), expected) != std::string::npos);
+    }
+  }
+  CHECK(current_affinity() == before);
+}
+
 TEST(workers_stay_on_their_cpus) {
   const std::vector<int> before = current_affinity();
   PoolOptions pinned = options(2, 0);
