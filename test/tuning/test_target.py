@@ -35,6 +35,19 @@ def test_a_file_describes_a_target(tmp_path: Path) -> None:
         ({"lanes": 8}, "lanes is 8, expected 4 for neon"),
         ({"registers": 10**8}, "registers is 100000000, expected at most 32 for neon"),
         ({"vectors": 2}, "'vectors' is unknown"),
+        (
+            {"fmas_per_cycle": 10**9},
+            "target.json: target 'neon': fmas_per_cycle is 1000000000, expected at most 16",
+        ),
+        ({"loads_per_cycle": 17}, "loads_per_cycle is 17, expected at most 16"),
+        ({"fma_latency": 10**9}, "fma_latency is 1000000000, expected at most 100"),
+        (
+            {"isa": "avx2", "lanes": 8, "registers": 16},
+            "operand_mode is 'lanes', expected broadcast for avx2",
+        ),
+        ({"name": None}, "name is None, expected printable text"),
+        ({"name": ""}, "name is '', expected printable text"),
+        ({"name": "a\nb"}, r"name is 'a\\nb', expected printable text"),
     ],
 )
 def test_a_description_that_makes_no_sense(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -49,6 +62,7 @@ def test_a_description_that_makes_no_sense(tmp_path: Path, change: dict[str, Any
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
+        ('{"name": "x", "name": "y"}', "not JSON: 'name' is there twice"),
         ("[]", "expected an object with name"),
         ('{"name": "x"}', "'isa' is missing"),
     ],

@@ -75,9 +75,9 @@ def test_without_a_feasible_tile_weights_stay_unpacked() -> None:
 @st.composite
 def targets(draw: st.DrawFn) -> Target:
     numbers = [draw(st.integers(1, n)) for n in (3, 3, 6)]
-    mode = draw(st.sampled_from(["broadcast", "lanes"]))
     isa = draw(st.sampled_from(sorted(INSTRUCTION_SETS)))
-    _, lanes, registers = INSTRUCTION_SETS[isa]
+    _, lanes, registers, modes = INSTRUCTION_SETS[isa]
+    mode = draw(st.sampled_from(modes))
     return Target("t", isa, lanes, draw(st.integers(registers // 2, registers)), *numbers, mode)
 
 

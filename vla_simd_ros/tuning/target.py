@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from vla_simd_ros.tuning.plain_json import parse_json
 
 
 class TargetError(ValueError):
@@ -13,21 +14,24 @@ class TargetError(ValueError):
 
 
 OPERAND_MODES = ("broadcast", "lanes")
+_MOST = {"fmas_per_cycle": 16, "loads_per_cycle": 16, "fma_latency": 100}
+"""Beyond what any processor does."""
 
 
 class InstructionSet(NamedTuple):
     """The processor that it belongs to, as ``platform.machine()`` calls it, the fp32 values in one of its
-    vector registers, and how many of these it has."""
+    vector registers, how many of these it has, and the operand modes of its multiply-adds."""
 
     architecture: str
     lanes: int
     registers: int
+    operand_modes: tuple[str, ...]
 
 
 INSTRUCTION_SETS = {
-    "avx2": InstructionSet("x86_64", 8, 16),
-    "avx512": InstructionSet("x86_64", 16, 32),
-    "neon": InstructionSet("aarch64", 4, 32),
+    "avx2": InstructionSet("x86_64", 8, 16, ("broadcast",)),
+    "avx512": InstructionSet("x86_64", 16, 32, ("broadcast",)),
+    "neon": InstructionSet("aarch64", 4, 32, OPERAND_MODES),
 }
 """What a kernel source can be compiled for."""
 
@@ -52,24 +56,30 @@ class Target:
     operand_mode: str
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
+            raise TargetError(f"target's name is {self.name!r}, expected printable text")
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int" and (type(value) is not int or value < 1):
-                raise TargetError(f"target '{self.name}': {field.name} is {value!r}, expected 1 or more")
+                raise self._refused(field.name, "1 or more")
+        for name, most in _MOST.items():
+            if getattr(self, name) > most:
+                raise self._refused(name, f"at most {most}")
         if self.operand_mode not in OPERAND_MODES:
-            expected = " or ".join(OPERAND_MODES)
-            raise TargetError(
-                f"target '{self.name}': operand_mode is {self.operand_mode!r}, expected {expected}"
-            )
+            raise self._refused("operand_mode", " or ".join(OPERAND_MODES))
         if not isinstance(self.isa, str) or self.isa not in INSTRUCTION_SETS:
-            expected = ", ".join(INSTRUCTION_SETS)
-            raise TargetError(f"target '{self.name}': isa is {self.isa!r}, expected one of {expected}")
-        _, lanes, registers = INSTRUCTION_SETS[self.isa]
-        if self.lanes != lanes:
-            raise TargetError(f"target '{self.name}': lanes is {self.lanes}, expected {lanes} for {self.isa}")
-        if self.registers > registers:
-            expected = f"at most {registers} for {self.isa}"
-            raise TargetError(f"target '{self.name}': registers is {self.registers}, expected {expected}")
+            raise self._refused("isa", f"one of {', '.join(INSTRUCTION_SETS)}")
+        known = INSTRUCTION_SETS[self.isa]
+        if self.lanes != known.lanes:
+            raise self._refused("lanes", f"{known.lanes} for {self.isa}")
+        if self.registers > known.registers:
+            raise self._refused("registers", f"at most {known.registers} for {self.isa}")
+        if self.operand_mode not in known.operand_modes:
+            raise self._refused("operand_mode", f"{' or '.join(known.operand_modes)} for {self.isa}")
+
+    def _refused(self, name: str, expected: str) -> TargetError:
+        value = getattr(self, name)
+        return TargetError(f"target '{self.name}': {name} is {value!r}, expected {expected}")
 
     @property
     def architecture(self) -> str:
@@ -100,8 +110,8 @@ def find_target(name: str) -> Target:
         known = ", ".join(TARGETS)
         raise TargetError(f"target '{name}' is unknown and no file, expected one of {known}, or a JSON file")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        content = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise TargetError(f"{path}: not JSON: {error}") from None
     return _from_json(path, content)
 
@@ -116,4 +126,7 @@ def _from_json(path: Path, content: Any) -> Target:
     for name in names:
         if name not in content:
             raise TargetError(f"{path}: '{name}' is missing, expected {', '.join(names)}")
-    return Target(**content)
+    try:
+        return Target(**content)
+    except TargetError as error:
+        raise TargetError(f"{path}: {error}") from None
