@@ -9,6 +9,7 @@ from vla_simd_ros.executors.base import Executable, Executor
 from vla_simd_ros.executors.int8_choice import choose_int8
 from vla_simd_ros.graph.compile import compile_graph, optimize
 from vla_simd_ros.graph.fold_cache import FoldCache
+from vla_simd_ros.graph.ir import Op
 from vla_simd_ros.graph.steps_alone import steps_alone
 from vla_simd_ros.policies.base import PolicyDefinition
 
@@ -60,8 +61,12 @@ def choose_groups(
 ) -> tuple[str, ...]:
     """The groups of layers that ``int8`` stands for, "auto" for those that ``executor`` computes faster so;
     the same for instructions of every length. Raises Int8GroupError."""
-    longest = definition.build(_longest(definition))
-    return choose_int8(int8, optimize(longest, fold_cache).ops, executor)
+    return choose_int8(int8, policy_ops(definition, fold_cache), executor)
+
+
+def policy_ops(definition: PolicyDefinition, fold_cache: FoldCache) -> list[Op]:
+    """The operations of a policy's programs, for the longest instruction."""
+    return list(optimize(definition.build(_longest(definition)), fold_cache).ops)
 
 
 def _longest(definition: PolicyDefinition) -> int | None:

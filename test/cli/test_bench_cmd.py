@@ -103,6 +103,10 @@ def test_kernels_of_a_checkpoint(folder: str, tmp_path: Path, capsys: pytest.Cap
         (["{folder}", "--isa", "mmx"], "mmx"),
         (["{folder}", "--kernels", "--isa", "mmx"], "instruction set 'mmx' is not available here"),
         (["{folder}", "--roofline", "r.png"], "--roofline draws what --kernels measures, expected both"),
+        (
+            ["{folder}", "--load", "--settings", "t.json"],
+            "--settings t.json is of no use with --ablate, --ker",
+        ),
         (["{folder}", "--set", "waiting=idle"], "waiting='idle': expected one of active, passive"),
         (["{folder}", "--decoder", "jacobi"], "decoder jacobi: the policy 'act' decodes no tokens, it comp"),
         (["/not/there"], "/not/there: no such folder"),

@@ -43,3 +43,10 @@ def test_a_shape_tells_its_result_and_what_can_compute_it() -> None:
     assert (SHAPE.out_size, OTHER.out_size, STEM.out_size) == ((9, 14), (7, 12), (10, 15))
     assert [form.algorithm for form in SHAPE.forms] == ["direct", "flat", "winograd2", "winograd4"]
     assert [form.algorithm for form in STEM.forms] == ["direct", "flat", "winograd4"]
+
+
+def test_a_layer_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="convolution_layers: 9x9x8-8k3s1p1 is there twice, expected it once"
+    ):
+        parse_layers("9x9x8-8k3s1p1=direct, 9x9x8-8k3s1p1=flat")

@@ -39,6 +39,7 @@ def test_texts_become_values() -> None:
         ("threads=-1", "threads=-1: expected 0 to 1024"),
         ("threads=1025", "threads=1025: expected 0 to 1024"),
         ("affinity=0;1", "affinity='0;1': expected 0 to"),
+        ("affinity=0,1,0", r"affinity=\(0, 1, 0\): expected each CPU once"),
         ("affinity=-1", r"affinity=\(-1,\): expected 0 to"),
         ("waiting=idle", "waiting='idle': expected one of active, passive"),
         ("convolution=fft", "convolution='fft': expected one of auto, exact, direct, flat, winograd2"),
@@ -87,6 +88,8 @@ def test_exact_refuses_what_rounds_more(changes: dict[str, str], message: str) -
         ("affinity", None),
         ("threads", (2,)),
         ("isa", 2),
+        ("isa", "avx2\ud800"),
+        ("isa", "avx2\n"),
         ("waiting", None),
     ],
 )

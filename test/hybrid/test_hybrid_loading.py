@@ -24,7 +24,8 @@ from vla_simd_ros.hybrid.placement import PlacementError, Side
 from vla_simd_ros.hybrid.split_search import splits
 from vla_simd_ros.hybrid.stage_costs import BlockCost, CostError, StageCosts, write_costs
 from vla_simd_ros.inference import Policy, make_executor
-from vla_simd_ros.tuning.tuned import Tuned, shape_of, this_machine, write_tuned
+from vla_simd_ros.tuning.tuned import shape_of, this_machine
+from vla_simd_ros.tuning.tuning_file import Tuned, write_tuned
 
 CORES = sorted(os.sched_getaffinity(0))
 ONE = ("simd", Side(threads=1))

@@ -87,6 +87,8 @@ def test_load_options() -> None:
     assert options == {"executor": "simd", "int8": "", **engine}
     options = load_options(values(checkpoint="/tmp/c", settings="default"))
     assert options == {"executor": "simd", "int8": "", "settings": "default"}
+    with pytest.raises(ValueError, match=r"affinity=\(-1, 3\): expected 0 to"):
+        load_options(values(checkpoint="/tmp/c", affinity=[-1, 3]))
 
 
 def test_groups_in_int8_or_all_of_them() -> None:

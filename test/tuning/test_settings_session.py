@@ -13,7 +13,8 @@ from vla_simd_ros.executors.settings import EngineSettings
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.graph.int8_groups import int8_groups
 from vla_simd_ros.tuning.settings_session import SettingsTask, tune_settings
-from vla_simd_ros.tuning.tuned import TuningError, shape_of, this_machine
+from vla_simd_ros.tuning.tuned import shape_of, this_machine
+from vla_simd_ros.tuning.tuning_file import TuningError
 
 SIZES = {"dim_model": 16, "heads": 2, "feedforward": 24, "encoder_layers": 1, "decoder_layers": 1}
 

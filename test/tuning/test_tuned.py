@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,23 @@ from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
 from vla_simd_ros.tuning.tuned import (
     Choice,
-    Tuned,
-    TuningError,
     default_file,
     read_tuned,
     resolve,
     shape_of,
     this_machine,
     tuned_choice,
-    write_tuned,
 )
+from vla_simd_ros.tuning.tuning_file import Tuned, TuningError, write_tuned
 
-SMALL = {"dim_model": 16, "heads": 2, "feedforward": 24, "encoder_layers": 1, "decoder_layers": 1}
-MACHINE = {"cpu": "Some CPU", "threads": 2, "isas": ("avx2", "portable")}
-LAYERS = "12x16x64-64k3s1p1=winograd4"
+SMALL = {"dim_model": 32, "heads": 2, "feedforward": 32, "encoder_layers": 1, "decoder_layers": 1}
+LAYERS = "8x12x32-32k3s1p1=winograd4"
+NARROW = {"backbone_width": 32}
 SETTINGS = {"threads": 2, "waiting": "passive", "convolution": "measured", "convolution_layers": LAYERS}
 
 
 def make(folder: Path, width: int = 48) -> Checkpoint:
-    make_checkpoint("act", folder, Options(cameras=(Camera("top", 32, width),), sizes=SMALL))
+    make_checkpoint("act", folder, Options(cameras=(Camera("top", 32, width),), sizes=SMALL, settings=NARROW))
     return load_checkpoint(folder)
 
 
@@ -45,53 +44,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def written(tmp_path: Path, **changes: Any) -> Path:
-    file = tmp_path / "deep" / "tuned.json"
-    write_tuned(Tuned("act-1", MACHINE, SETTINGS, ["waiting: faster"]), file)
-    content = json.loads(file.read_text()) | changes
-    file.write_text(json.dumps(content))
-    return file
-
-
-def test_what_is_written_is_read_again_and_readable(tmp_path: Path) -> None:
-    file = written(tmp_path)
-    found = read_tuned(file, "act-1", MACHINE)
-    assert found == Choice(EngineSettings(**SETTINGS), "auto")
-    assert found == read_tuned(file, "act-1", MACHINE)
-    content = json.loads(file.read_text())
-    assert content["measured"] == ["waiting: faster"] and content["machine"]["cpu"] == "Some CPU"
-    assert list(file.parent.iterdir()) == [file]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": 2}, "is stale: format is 2, expected 1"),
-        ({"vla_simd_ros": "0.0.1"}, "is stale: vla_simd_ros is '0.0.1', expected"),
-        ({"checkpoint": "act-2"}, "is stale: checkpoint is 'act-2', expected 'act-1'"),
-        ({"machine": {"cpu": "Another CPU"}}, "is stale: machine is {'cpu': 'Another CPU'}, expected {'cpu'"),
-        ({"int8": ["head"]}, "is damaged: int8 is ['head'], expected names of groups"),
-        ({"settings": []}, "is damaged: expected an object with settings"),
-        ({"settings": {"speed": 9}}, "is damaged: setting 'speed' is unknown"),
-        ({"settings": {"threads": "two"}}, "is damaged: threads='two': expected"),
-        ({"settings": {"affinity": 1}}, "is damaged: affinity=1: expected"),
-        ({"settings": {"convolution_layers": "3x3=fast"}}, "is damaged: convolution_layers: '3x3=fast'"),
-    ],
-)
-def test_a_file_of_no_use_says_why(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(TuningError) as raised:
-        read_tuned(written(tmp_path, **changes), "act-1", MACHINE)
-    assert message in str(raised.value)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b"9" * 5000])
-def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "tuned.json"
-    file.write_bytes(content)
-    with pytest.raises(TuningError, match="is damaged"):
-        read_tuned(file, "act-1", MACHINE)
-
-
 def test_checkpoints_of_one_shape_share_a_file(tmp_path: Path, checkpoint: Checkpoint) -> None:
     assert shape_of(make(tmp_path / "same")) == shape_of(checkpoint)
     assert shape_of(make(tmp_path / "wider", width=64)) != shape_of(checkpoint)
@@ -102,6 +54,90 @@ def write_default(checkpoint: Checkpoint, settings: dict[str, Any], **machine: A
     path = default_file(shape_of(checkpoint))
     write_tuned(Tuned(shape_of(checkpoint), this_machine() | machine, settings, []), path)
     return path
+
+
+def edited(checkpoint: Checkpoint, /, **changes: Any) -> Path:
+    """The file that is looked for, as somebody changed it by hand."""
+    path = write_default(checkpoint, SETTINGS)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return path
+
+
+def test_what_is_written_is_read_again(checkpoint: Checkpoint) -> None:
+    path = write_default(checkpoint, SETTINGS)
+    assert read_tuned(path, checkpoint, this_machine()) == Choice(EngineSettings(**SETTINGS), "auto")
+
+
+GROUPS = "backbone.conv, tokens, encoder.attention, encoder.ffn, decoder.attention, decoder.ffn, head, all"
+BAD = [
+    ({"checkpoint": "act-2"}, "is stale: checkpoint is 'act-2', expected 'act-"),
+    ({"machine": {"cpu": "Another"}}, "is stale: machine.cpu is 'Another', expected '"),
+    ({"machine": this_machine() | {"isas": ["sse"]}}, "is stale: machine.isas is ['sse'], expected ["),
+    ({"settings": {"speed": 9}}, "is damaged: setting 'speed' is unknown"),
+    ({"settings": {"self": 9}}, "is damaged: setting 'self' is unknown"),
+    ({"settings": {"threads": "two"}}, "is damaged: threads='two': expected 0 to 1024"),
+    ({"settings": {"threads": -1}}, "is damaged: threads=-1: expected 0 to 1024"),
+    ({"settings": {"threads": 1e300}}, "is damaged: threads=1e+300: expected 0 to 1024"),
+    ({"settings": {"spin_us": float("nan")}}, "is damaged: spin_us=nan: expected 0 to"),
+    ({"settings": {"affinity": 1}}, "is damaged: affinity=1: expected 0 to"),
+    ({"settings": {"affinity": [0, 0]}}, "is damaged: affinity=(0, 0): expected each CPU once"),
+    ({"settings": {"convolution_layers": "3x3=fast"}}, "is damaged: convolution_layers: '3x3=fast'"),
+    (
+        {"settings": {"convolution_layers": f"{LAYERS}, 9x9x64-64k3s1p1=direct"}},
+        "is damaged: convolution_layers: the policy has no layer 9x9x64-64k3s1p1, expected some of 32x48x3-",
+    ),
+    ({"int8": "head,legs"}, f"is damaged: int8 group 'legs' is unknown, this policy has: {GROUPS}"),
+    ({"int8": "auto"}, f"is damaged: int8 group 'auto' is unknown, this policy has: {GROUPS}"),
+    (
+        {"settings": {"isa": "mmx"}},
+        "is not for this machine: isa='mmx': unknown instruction set, available here",
+    ),
+    ({"settings": {"affinity": [9999]}}, "is not for this machine: affinity: CPU 9999 does not exist"),
+    ({"settings": {"affinity": [1000]}}, "is not for this machine: affinity: "),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD)
+def test_a_file_of_no_use_says_why_and_stops_nothing(
+    checkpoint: Checkpoint, changes: dict[str, Any], message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = edited(checkpoint, **changes)
+    with pytest.raises(TuningError) as raised:  # where the file is asked for
+        resolve(path, checkpoint, {})
+    assert str(raised.value).startswith(f"{path} {message}")
+    assert resolve("auto", checkpoint, {}) == Choice(EngineSettings(), "")  # where it happens to be there
+    assert caplog.messages == [f"tuned settings ignored, using the defaults: {raised.value}"]
+
+
+def test_an_instruction_set_and_cpus_that_are_here(checkpoint: Checkpoint) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    path = edited(checkpoint, settings={"isa": "portable", "affinity": [cpu]}, int8="encoder,head")
+    before = os.sched_getaffinity(0)
+    found = resolve(path, checkpoint, {}, "auto")
+    assert found == Choice(EngineSettings(isa="portable", affinity=(cpu,)), "encoder,head")
+    assert os.sched_getaffinity(0) == before
+
+
+def test_kernels_that_the_environment_forces_are_another_machine(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_default(checkpoint, SETTINGS)
+    monkeypatch.setenv("VLA_SIMD_ISA", "portable")
+    with pytest.raises(TuningError, match=r"is stale: machine.forced is nothing, expected \{'VLA_SIMD_ISA'"):
+        resolve(path, checkpoint, {})
+    write_default(checkpoint, SETTINGS)
+    assert resolve(path, checkpoint, {}).settings == EngineSettings(**SETTINGS)
+    monkeypatch.delenv("VLA_SIMD_ISA")
+    with pytest.raises(TuningError, match="expected nothing"):
+        resolve(path, checkpoint, {})
+
+
+def test_a_wrong_name_in_the_environment_is_no_matter_of_the_file(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLA_SIMD_ISA", "mmx")
+    path = edited(checkpoint, settings={"affinity": [min(os.sched_getaffinity(0))]})
+    assert resolve(path, checkpoint, {}).settings.affinity
 
 
 def test_without_a_file_the_defaults_are_taken(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,8 +189,11 @@ def check_outputs(*paths: Path | None) -> None:
             continue
         if path.is_dir():
             raise OutputError(f"cannot write {path}: it is a folder, expected a file")
-        if not path.absolute().parent.is_dir():
-            raise OutputError(f"cannot write {path}: there is no folder {path.absolute().parent}")
+        folder = path.absolute().parent
+        if not folder.is_dir():
+            raise OutputError(f"cannot write {path}: there is no folder {folder}")
+        if not os.access(opened := path if path.exists() else folder, os.W_OK):
+            raise OutputError(f"cannot write {path}: {opened} is not writable")
 
 
 def setting_changes(args: argparse.Namespace) -> dict[str, Any]:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from vla_simd_ros.policies.base import PolicyDefinition
 
 DEFAULT_INSTRUCTION = "pick up the red cube and put it in the box"
+_SOURCES_OF_ALL = ("auto", "default")
+"""Sources of settings that mean the defaults to what does not compare whole policies."""
 _CASES = 4
 _SEED = 0
 _LOADS = 5
@@ -173,6 +175,11 @@ def _check(args: argparse.Namespace) -> None:
         raise BenchmarkError("--plot draws what --passes measures, expected both")
     if args.ablate and (args.kernels or args.blocks < LEAST_PAIRS):
         raise BenchmarkError(f"--ablate goes without --kernels and with at least {LEAST_PAIRS} --blocks")
+    if args.settings not in _SOURCES_OF_ALL and (args.ablate or args.kernels or args.load or args.passes):
+        raise BenchmarkError(
+            f"--settings {args.settings} is of no use with --ablate, --kernels, --load and --passes: they "
+            "start from the defaults, which --set changes one by one"
+        )
     if not args.checkpoint and not args.kernels:
         raise BenchmarkError("no checkpoint folder given; only --kernels can do without")
 

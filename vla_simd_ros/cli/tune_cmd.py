@@ -8,11 +8,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vla_simd_ros.cli.arguments import check_outputs
+
 if TYPE_CHECKING:
     from vla_simd_ros.graph.ir import Op
     from vla_simd_ros.tuning.tile_session import TileTask
 
 _INSTRUCTION = "pick up the red cube and put it in the box"
+_BUDGET_S = 600.0
+# Options of one of the two things to choose, with what they are where they are not given.
+_OF_SETTINGS = {"out": None, "settings": "", "budget": _BUDGET_S, "int8": False, "instruction": _INSTRUCTION}
+_OF_TILES = {"target": None, "g": None, "json": None, "markdown": None}
 
 
 class TuneError(ValueError):
@@ -43,7 +49,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--budget",
         type=float,
-        default=600.0,
+        default=_BUDGET_S,
         metavar="SECONDS",
         help="after which no further value is tried (default: 600)",
     )
@@ -73,22 +79,30 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Choose, measure and print. Raises TuneError for arguments that do not go together."""
+    absent = _OF_SETTINGS if args.tiles else _OF_TILES
+    for name, value in absent.items():
+        if getattr(args, name) != value:
+            raise TuneError(f"--{name} is of no use {'with' if args.tiles else 'without'} --tiles")
     return _tiles(args) if args.tiles else _settings(args)
 
 
 def _settings(args: argparse.Namespace) -> int:
+    from vla_simd_ros.checkpoints import load_checkpoint
     from vla_simd_ros.tuning.settings_session import SettingsTask, tune_settings
-    from vla_simd_ros.tuning.tuned import default_file, write_tuned
+    from vla_simd_ros.tuning.tuned import default_file, shape_of
+    from vla_simd_ros.tuning.tuning_file import write_tuned
 
     if args.checkpoint is None:
         raise TuneError("expected a checkpoint, or --tiles")
     if not args.budget > 0:
         raise TuneError(f"--budget is {args.budget:g}, expected seconds above 0")
     names = [name for name in args.settings.split(",") if name]
+    path = args.out or default_file(shape_of(load_checkpoint(args.checkpoint)))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    check_outputs(path)
     tuned = tune_settings(
         SettingsTask(args.checkpoint, args.instruction, names, args.budget, args.int8), _say
     )
-    path = args.out or default_file(tuned.checkpoint)
     write_tuned(tuned, path)
     for name, value in tuned.settings.items():
         print(f"{name} = {value}")
@@ -101,6 +115,7 @@ def _settings(args: argparse.Namespace) -> int:
 def _tiles(args: argparse.Namespace) -> int:
     from vla_simd_ros.tuning.tile_session import tune_tiles
 
+    check_outputs(args.json, args.markdown)
     report, text = tune_tiles(_tile_task(args), _say)
     print(text)
     if args.json:
@@ -118,6 +133,8 @@ def _tile_task(args: argparse.Namespace) -> TileTask:
 
     if (args.g is None) == (args.checkpoint is None):
         raise TuneError("--tiles: expected a checkpoint or --g, one of the two")
+    if args.g is not None and args.g < 1:
+        raise TuneError(f"--g is {args.g}, expected 1 or more")
     target = find_target(args.target or _isa_here())
     if args.g is not None:
         return TileTask(target, [args.g], IMPACT_SHAPES)

@@ -109,7 +109,7 @@ _LAYER = re.compile(r"(\d+)x(\d+)x(\d+)-(\d+)k(\d+)s(\d+)p(\d+)=(\w+)")
 def parse_layers(text: str) -> dict[ConvolutionShape, Form]:
     """The form by shape, from "120x160x64-64k3s1p1=winograd4, ..." (height x width x channels - filters k
     side of the filter s stride p padding). Raises ValueError for anything else."""
-    layers = {}
+    layers: dict[ConvolutionShape, Form] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         found = _LAYER.fullmatch(part)
         shape = ConvolutionShape(*map(int, found.groups()[:-1])) if found else None
@@ -118,6 +118,8 @@ def parse_layers(text: str) -> dict[ConvolutionShape, Form]:
         if shape is None or form is None:
             expected = f"HxWxC-FkKsSpP=ALGORITHM with one of {', '.join(FIXED_CONVOLUTIONS)}"
             raise ValueError(f"convolution_layers: '{part}' is no layer, expected {expected}")
+        if shape in layers:
+            raise ValueError(f"convolution_layers: {shape} is there twice, expected it once")
         layers[shape] = form
     return layers
 

@@ -31,7 +31,7 @@ class SettingError(ValueError):
 @dataclass(frozen=True)
 class Setting:
     """What a setting is for and which values it takes: one of ``choices``; where there are none, an integer
-    (or several) from ``minimum`` to ``maximum``; any text where there is no ``maximum`` either."""
+    (or several) from ``minimum`` to ``maximum``; any printable text where there is no ``maximum`` either."""
 
     description: str
     choices: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Setting:
         """The values, in words."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
-        return "text" if self.maximum is None else f"{self.minimum} to {self.maximum}"
+        return "printable text" if self.maximum is None else f"{self.minimum} to {self.maximum}"
 
 
 def _field(default: Any, description: str, *choices: str, maximum: int | None = None) -> Any:
@@ -149,6 +149,8 @@ class EngineSettings:
             value = getattr(self, name)
             if not _fits(setting, value, _DEFAULTS[name]):
                 raise SettingError(f"{name}={value!r}: expected {setting.expectation}")
+        if len(set(self.affinity)) < len(self.affinity):
+            raise SettingError(f"affinity={self.affinity!r}: expected each CPU once")
         _layers(self.convolution_layers)
 
     @property
@@ -156,7 +158,7 @@ class EngineSettings:
         """Fewest rows of activations of a linear layer whose weights are packed into panels."""
         return self.min_panel_rows if self.weight_packing == "on" else sys.maxsize
 
-    def but(self, **changes: Any) -> EngineSettings:
+    def but(self, /, **changes: Any) -> EngineSettings:
         """These settings with some replaced, by name."""
         for name in changes:
             _check_name(name)
@@ -225,7 +227,9 @@ def _check_name(name: str) -> None:
 
 def _fits(setting: Setting, value: Any, default: Any) -> bool:
     if isinstance(default, str):
-        return isinstance(value, str) and (not setting.choices or value in setting.choices)
+        return isinstance(value, str) and (
+            value in setting.choices if setting.choices else value.isprintable()
+        )
     numbers: Sequence[Any] = value if isinstance(value, tuple) else (value,)
     return isinstance(value, type(default)) and all(
         type(number) is int and setting.minimum <= number <= (setting.maximum or 0) for number in numbers

@@ -35,6 +35,8 @@ STATE_TOPICS = {JOINT_STATES: "joint_states", ODOMETRY: "kinematic_state"}
 ENGINE_PARAMETERS = ("threads", "isa", "convolution", "waiting", "spin_us", "schedule")
 """Settings of the engine that are parameters of the same name, besides affinity: ROS has no empty list."""
 
+ANY_CPU = (-1,)
+
 
 def engine_parameter(name: str) -> Param:
     """A setting of the engine as a parameter."""
@@ -222,7 +224,7 @@ PARAMETERS = [
     *PRECISION_PARAMETERS,
     SETTINGS,
     *(engine_parameter(name) for name in ENGINE_PARAMETERS),
-    Param("affinity", [-1], "CPUs that the engine's threads run on; -1: any.", minimum=-1),
+    Param("affinity", list(ANY_CPU), "CPUs that the engine's threads run on; -1: any.", minimum=-1),
     *QUERY_PARAMETERS,
 ]
 
@@ -274,8 +276,9 @@ def load_options(values: Mapping[str, Any]) -> dict[str, Any]:
         SettingError: a setting has a value that it cannot have.
         Int8GroupError: precision and int8 contradict each other.
     """
+    affinity = tuple(values["affinity"])
     engine = EngineSettings(
-        affinity=tuple(cpu for cpu in values["affinity"] if cpu >= 0),
+        affinity=() if affinity == ANY_CPU else affinity,
         **{name: values[name] for name in ENGINE_PARAMETERS},
     )
     return {

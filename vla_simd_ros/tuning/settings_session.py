@@ -18,7 +18,8 @@ from vla_simd_ros.executors.simd_executor import SimdExecutor
 from vla_simd_ros.fidelity.cases import random_cases
 from vla_simd_ros.fidelity.programs import instruct
 from vla_simd_ros.tuning.search import Step, alternatives, search
-from vla_simd_ros.tuning.tuned import Tuned, TuningError, shape_of, this_machine
+from vla_simd_ros.tuning.tuned import shape_of, this_machine
+from vla_simd_ros.tuning.tuning_file import Tuned, TuningError
 
 Say = Callable[[str], None]
 

@@ -1,44 +1,34 @@
-"""The file that ``vla_simd tune`` writes: settings measured for one machine and one shape of checkpoint."""
+"""What was tuned for a checkpoint on this machine, and what of it is used."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vla_simd_ros import __version__
 from vla_simd_ros.cache_folder import cache_folder
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint
+from vla_simd_ros.executors.convolution import convolution_shape
+from vla_simd_ros.executors.convolution_forms import parse_layers
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
+from vla_simd_ros.graph.fold_cache import FoldCache
+from vla_simd_ros.graph.int8_groups import Int8GroupError, group_names, int8_groups, resolve_groups
+from vla_simd_ros.loaded_programs import policy_ops
 from vla_simd_ros.machine import cpu_details, cpu_model
+from vla_simd_ros.policies.registry import define_policy
+from vla_simd_ros.tuning.tuning_file import Tuned, TuningError, differing, read_tuning_file
 
-FORMAT = 1
 AUTO, DEFAULT = "auto", "default"
 
 _OF_THE_ENGINE = ("threads", "isa", "affinity")
+_FORCED_KERNELS = ("VLA_SIMD_ISA", "VLA_SIMD_INT8")
 
 _LOGGER = logging.getLogger(__name__)
-
-
-class TuningError(ValueError):
-    """A tuning file that cannot be used here; says why."""
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """Settings that were measured: ``settings`` those that differ from the defaults, by name; ``measured``
-    what was found, in words; ``checkpoint`` and ``machine`` what it is true of. ``int8`` are the groups of
-    layers that are faster in int8, with commas; None where that was not measured."""
-
-    checkpoint: str
-    machine: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    measured: Sequence[str]
-    int8: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,14 +41,17 @@ class Choice:
 
 
 def this_machine() -> dict[str, Any]:
-    """What measurements depend on: the processor, its instruction sets, and the cores that may be used."""
+    """What measurements depend on: the processor, its instruction sets, the cores that may be used, and the
+    kernels that the environment forces, where it does."""
     from vla_simd_ros import _engine
 
+    forced = {name: os.environ[name] for name in _FORCED_KERNELS if os.environ.get(name)}
     return {
         "cpu": cpu_model(),
         "details": cpu_details(),
         "isas": _engine.available_isas(),
         "threads": _engine.default_threads(),
+        **({"forced": forced} if forced else {}),
     }
 
 
@@ -76,62 +69,63 @@ def default_file(shape: str) -> Path:
     return cache_folder() / "tuning" / f"{shape}.json"
 
 
-def write_tuned(tuned: Tuned, path: Path) -> None:
-    """Write the file, in one step and with the folders that are missing."""
-    content: dict[str, Any] = {
-        "format": FORMAT,
-        "vla_simd_ros": __version__,
-        "checkpoint": tuned.checkpoint,
-        "machine": dict(tuned.machine),
-        "settings": dict(tuned.settings),
-        "measured": list(tuned.measured),
-    }
-    if tuned.int8 is not None:
-        content["int8"] = tuned.int8
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    unfinished.replace(path)
-
-
-def read_tuned(path: Path, shape: str, machine: Mapping[str, Any]) -> Choice:
-    """What a file says for a checkpoint of this shape on this machine; "auto" where it says nothing of int8.
+def read_tuned(path: Path, checkpoint: Checkpoint, machine: Mapping[str, Any]) -> Choice:
+    """What a file says for a checkpoint on this machine; "auto" where it says nothing of int8.
 
     Raises TuningError for a file that is damaged or was made by another version, for another checkpoint or on
-    another machine, and OSError for one that cannot be read.
+    another machine, or that asks for what this machine or the policy does not have, and OSError for one that
+    cannot be read.
     """
+    tuned = read_tuning_file(path)
+    here = json.loads(json.dumps(dict(machine)))
+    for name, found, expected in (
+        ("checkpoint", tuned.checkpoint, shape_of(checkpoint)),
+        ("machine", tuned.machine, here),
+    ):
+        if difference := differing(name, found, expected):
+            raise TuningError(f"{path} is stale: {difference}")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        settings = EngineSettings().but(**tuned.settings)
+        _check_policy(tuned, settings, checkpoint)
+    except (SettingError, Int8GroupError) as error:
         raise TuningError(f"{path} is damaged: {error}") from None
-    expected = {
-        "format": FORMAT,
-        "vla_simd_ros": __version__,
-        "checkpoint": shape,
-        "machine": json.loads(json.dumps(dict(machine))),
-    }
-    if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
-        raise TuningError(f"{path} is damaged: expected an object with settings")
-    int8 = content.get("int8", AUTO)
-    if not isinstance(int8, str):
-        raise TuningError(f"{path} is damaged: int8 is {int8!r}, expected names of groups with commas")
-    for name, value in expected.items():
-        if content.get(name) != value:
-            raise TuningError(f"{path} is stale: {name} is {content.get(name)!r}, expected {value!r}")
     try:
-        return Choice(EngineSettings().but(**content["settings"]), int8)
+        _check_machine(settings)
     except SettingError as error:
-        raise TuningError(f"{path} is damaged: {error}") from None
+        raise TuningError(f"{path} is not for this machine: {error}") from None
+    return Choice(settings, AUTO if tuned.int8 is None else tuned.int8)
+
+
+def _check_policy(tuned: Tuned, settings: EngineSettings, checkpoint: Checkpoint) -> None:
+    """Raise Int8GroupError for groups, and SettingError for layers, that the policy does not have."""
+    layers = parse_layers(settings.convolution_layers)
+    if not tuned.int8 and not layers:
+        return
+    ops = policy_ops(define_policy(checkpoint), FoldCache())
+    resolve_groups(group_names(tuned.int8 or ""), int8_groups(ops))
+    known = dict.fromkeys(filter(None, map(convolution_shape, ops)))
+    for shape in layers:
+        if shape not in known:
+            expected = f"expected some of {', '.join(map(str, known))}" if known else "expected none"
+            raise SettingError(f"convolution_layers: the policy has no layer {shape}, {expected}")
+
+
+def _check_machine(settings: EngineSettings) -> None:
+    """Raise SettingError for an instruction set or CPUs that there are not here."""
+    from vla_simd_ros.executors.simd_executor import SimdExecutor
+
+    if settings.isa or settings.affinity:
+        # An engine tells; one that asks the environment for nothing, which is no matter of the settings.
+        SimdExecutor(threads=1, isa=settings.isa or "portable", affinity=settings.affinity)
 
 
 def tuned_choice(checkpoint: Checkpoint) -> Choice:
     """What was tuned for this checkpoint on this machine; the defaults where there is nothing to use, and a
     line in the log that says which and why."""
-    shape = shape_of(checkpoint)
-    path = default_file(shape)
+    path = default_file(shape_of(checkpoint))
     default = Choice(EngineSettings(), AUTO)
     try:
-        found = read_tuned(path, shape, this_machine())
+        found = read_tuned(path, checkpoint, this_machine())
     except FileNotFoundError:
         _LOGGER.info("no tuned settings in %s: using the defaults (vla_simd tune makes some)", path)
         return default
@@ -162,7 +156,7 @@ def resolve(
     if source == AUTO:
         tuned = tuned_choice(checkpoint)
     else:
-        tuned = read_tuned(Path(source), shape_of(checkpoint), this_machine())
+        tuned = read_tuned(Path(source), checkpoint, this_machine())
     settings = tuned.settings
     other = [name for name in _OF_THE_ENGINE if name in changes and changes[name] != getattr(settings, name)]
     if other and settings.changed():
