@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.checkpoint import Checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
 from vla_simd_ros.executors.settings import EngineSettings, SettingError
+from vla_simd_ros.tuning import tuned
 from vla_simd_ros.tuning.tuned import (
     Choice,
     default_file,
@@ -170,15 +172,26 @@ def test_a_file_of_no_use_is_ignored_with_a_line_in_the_log(
     assert line.startswith("tuned settings ignored, using the defaults: ") and str(path) in line
 
 
+def test_a_user_without_a_home_has_the_defaults(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def nowhere() -> Path:
+        raise OSError(errno.EINVAL, "this user has no home folder")
+
+    monkeypatch.setattr(tuned, "cache_folder", nowhere)
+    assert tuned_choice(checkpoint) == Choice(EngineSettings(), "auto")
+    assert "using the defaults: [Errno 22] this user has no home folder" in caplog.text
+
+
 def test_sources_of_settings(checkpoint: Checkpoint, tmp_path: Path) -> None:
     path = write_default(checkpoint, SETTINGS)
     given = EngineSettings(spin_us=7)
     assert resolve(given, checkpoint, {}).settings == given
     assert resolve(given, checkpoint, {"threads": 3}).settings == given.but(threads=3)
     assert resolve("default", checkpoint, {"threads": 3}).settings == EngineSettings(threads=3)
-    tuned = EngineSettings(**SETTINGS)
-    assert resolve("auto", checkpoint, {}).settings == tuned
-    assert resolve(str(path), checkpoint, {"spin_us": 5}).settings == tuned.but(spin_us=5)
+    found = EngineSettings(**SETTINGS)
+    assert resolve("auto", checkpoint, {}).settings == found
+    assert resolve(str(path), checkpoint, {"spin_us": 5}).settings == found.but(spin_us=5)
     with pytest.raises(FileNotFoundError):
         resolve(tmp_path / "missing.json", checkpoint, {})
     with pytest.raises(SettingError):

@@ -122,12 +122,12 @@ def _check_machine(settings: EngineSettings) -> None:
 def tuned_choice(checkpoint: Checkpoint) -> Choice:
     """What was tuned for this checkpoint on this machine; the defaults where there is nothing to use, and a
     line in the log that says which and why."""
-    path = default_file(shape_of(checkpoint))
     default = Choice(EngineSettings(), AUTO)
     try:
+        path = default_file(shape_of(checkpoint))
         found = read_tuned(path, checkpoint, this_machine())
-    except FileNotFoundError:
-        _LOGGER.info("no tuned settings in %s: using the defaults (vla_simd tune makes some)", path)
+    except FileNotFoundError as error:
+        _LOGGER.info("no tuned settings in %s: using the defaults (vla_simd tune makes some)", error.filename)
         return default
     except (TuningError, OSError) as error:
         _LOGGER.warning("tuned settings ignored, using the defaults: %s", error)
