@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from vla_simd_ros.benchmarks.backend import BenchmarkError
 from vla_simd_ros.benchmarks.consistency import Pair, Verdict
 from vla_simd_ros.checkpoints import load_checkpoint
 from vla_simd_ros.checkpoints.synthesis import Camera, Options, make_checkpoint
@@ -82,6 +83,22 @@ def test_the_budget_ends_the_search(folder: Path) -> None:
     )
     assert [line.endswith("not tried, the time was up") for line in tuned.measured][-1]
     assert "waiting" not in tuned.settings
+
+
+def test_what_cannot_be_measured_is_no_result(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise BenchmarkError("runner 'vla_simd': no such kernels")
+
+    monkeypatch.setattr(EveryChangeIsFaster, "compare", refused)
+    expected = (
+        "nothing could be measured: waiting: passive instead of active: runner 'vla_simd': no such kernels"
+    )
+    with pytest.raises(TuningError, match=expected):
+        tune_settings(task(folder, "waiting", "attention"), lambda _: None)
+    with pytest.raises(TuningError, match=r"nothing could be measured: .*the time was up"):
+        tune_settings(
+            task(folder, "waiting", budget_s=1.0), lambda _: None, itertools.count(0.0, 6.0).__next__
+        )
 
 
 def test_a_setting_that_is_not_searched(folder: Path) -> None:

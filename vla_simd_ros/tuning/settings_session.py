@@ -41,7 +41,8 @@ class SettingsTask:
 
 
 def tune_settings(task: SettingsTask, say: Say, clock: Callable[[], float] = time.monotonic) -> Tuned:
-    """Measure, telling ``say`` about each step. Raises TuningError for a setting that is not searched."""
+    """Measure, telling ``say`` about each step. Raises TuningError for a setting that is not searched, and
+    where no value could be measured."""
     checkpoint = load_checkpoint(task.checkpoint)
     machine = this_machine()
     tried = _tried(task.names, machine["threads"])
@@ -60,6 +61,8 @@ def tune_settings(task: SettingsTask, say: Say, clock: Callable[[], float] = tim
             lambda: clock() - start < task.budget_s,
             lambda step: say(str(step)),
         )
+    if steps and all(step.verdict is None for step in steps):
+        raise TuningError(f"nothing could be measured: {steps[0]}")
     if found.convolution == "measured":
         found = _with_layers(task, found)
     int8 = _faster_in_int8(task, found) if task.int8 else None
