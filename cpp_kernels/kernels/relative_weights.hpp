@@ -13,7 +13,7 @@ namespace vla::VLA_ISA {
 constexpr float kWeightBias = 64.0f;
 constexpr float kWeightScale = 0x1p64f;
 // A power is that of a multiple of 2^-kTableBits, which is in the last bits of a sum, times that of the rest.
-static_assert(kTableBits == 0 || kTableBits == 5);
+static_assert(kTableBits == 0 || kTableBits == 4);
 // Added to a number it leaves such a multiple in the last bits.
 constexpr float kToMultiple = 0x1.8p23f / (1 << kTableBits);
 constexpr int kWeightPowerBits = 7;  // of as many powers of two; of more weights are out of bounds
@@ -23,17 +23,16 @@ constexpr float kLargestShift = 0x1.0p21f / (1 << kTableBits);
 
 // What weights are computed with, together in memory for code whose registers hold other things.
 struct WeightNumbers {
-  uint32_t powers[32];  // as floats 2^(i / 32) kWeightScale, less what the bits of i add to the exponent's field
-  float bend, slope;    // 2^x is within 5.4e-8 of 1 + slope x + bend x^2 for |x| <= 1/64
-  float bound;          // has the bits beyond the last that all weights in bounds have
+  uint32_t powers[16];       // as floats 2^(i / 16) kWeightScale, less what the bits of i add to the exponent's field
+  float twist, bend, slope;  // 2^x is within 1.6e-9 of 1 + slope x + bend x^2 + twist x^3 for |x| <= 1/32
+  float bound;               // has the bits beyond the last that all weights in bounds have
 };
 alignas(64) constexpr WeightNumbers kWeightNumbers = {
-    {0x5f800000, 0x5f7ecd87, 0x5f7daac3, 0x5f7c980f, 0x5f7b95c2, 0x5f7aa43a, 0x5f79c3d3, 0x5f78f4f0,
-     0x5f7837f0, 0x5f778d3a, 0x5f76f532, 0x5f767043, 0x5f75fed7, 0x5f75a15b, 0x5f75583f, 0x5f7523f6,
-     0x5f7504f3, 0x5f74fbaf, 0x5f7508a4, 0x5f752c4d, 0x5f75672a, 0x5f75b9be, 0x5f76248c, 0x5f76a81e,
-     0x5f7744fd, 0x5f77fbb8, 0x5f78ccdf, 0x5f79b907, 0x5f7ac0c7, 0x5f7be4ba, 0x5f7d257d, 0x5f7e83b3},
-    0x1.ebfbdep-3f,
-    0x1.62e584p-1f,
+    {0x5f800000, 0x5f7daac3, 0x5f7b95c2, 0x5f79c3d3, 0x5f7837f0, 0x5f76f532, 0x5f75fed7, 0x5f75583f,
+     0x5f7504f3, 0x5f7508a4, 0x5f75672a, 0x5f76248c, 0x5f7744fd, 0x5f78ccdf, 0x5f7ac0c7, 0x5f7d257d},
+    0x1.c6ac6ap-5f,
+    0x1.ebfff4p-3f,
+    0x1.62e43p-1f,
     kToMultiple - kWeightPowers};
 
 // What scores are shifted by, for weights relative to that of `first`. NaN is kept.
@@ -46,7 +45,8 @@ VLA_INLINE Vec shift_for(Vec first) {
 template <typename V>
 VLA_INLINE V power_beside_table(V rest, V shifted, const WeightNumbers& n) {
   const V near = times_power_of_lowest_bits<kTableBits>(look_up(n.powers, shifted), shifted);
-  return fma(near * rest, fma(broadcast(&n.bend), rest, broadcast(&n.slope)), near);
+  const V bend = fma(broadcast(&n.twist), rest, broadcast(&n.bend));
+  return fma(near * rest, fma(bend, rest, broadcast(&n.slope)), near);
 }
 
 // 2^(score - m). The bits of `strays` beyond the lowest tell whether that was out of bounds.

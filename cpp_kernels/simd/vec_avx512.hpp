@@ -115,10 +115,9 @@ VLA_INLINE Vec times_power_of_lowest_bits(Vec a, Vec shifted) {
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), power))};
 }
 // The values, given as their bits, of an aligned table of 2^kTableBits that the lowest bits of `at` name.
-constexpr int kTableBits = 5;
+constexpr int kTableBits = 4;
 VLA_INLINE Vec look_up(const uint32_t* table, Vec at) {
-  const __m512i lower = _mm512_load_si512(table), upper = _mm512_load_si512(table + 16);
-  return {_mm512_castsi512_ps(_mm512_permutex2var_epi32(lower, _mm512_castps_si512(at.v), upper))};
+  return {_mm512_castsi512_ps(_mm512_permutexvar_epi32(_mm512_castps_si512(at.v), _mm512_load_si512(table)))};
 }
 // The bits of `seen`, and those in which a and b differ.
 VLA_INLINE Vec differing_bits(Vec seen, Vec a, Vec b) {

@@ -24,12 +24,12 @@ def test_the_slower_of_computing_and_moving_bounds() -> None:
     assert ROUND.alone_ms(moving) == pytest.approx((1 << 18) / 200e6)
 
 
-def test_exponentials_take_the_places_of_five_multiply_adds_each_or_three_beside_a_table() -> None:
+def test_exponentials_take_the_places_of_five_multiply_adds_each_or_four_beside_a_table() -> None:
     work = Work(flops=1_000_000, executed=1_000_000, weight_bytes=0, nbytes=1 << 10, exponentials=10_000)
     assert ROUND.alone_ms(work) == pytest.approx(0.01)
     assert ROUND.with_exponentials_ms(work) == pytest.approx(0.011)
     with_table = replace(ROUND, isa="avx512").at_peak(100.0)
-    assert with_table.with_exponentials_ms(work) == pytest.approx(0.0106)
+    assert with_table.with_exponentials_ms(work) == pytest.approx(0.0108)
     moving = Work(flops=1, executed=1, weight_bytes=0, nbytes=1 << 18, exponentials=10)
     assert ROUND.with_exponentials_ms(moving) == ROUND.alone_ms(moving)
 
