@@ -59,21 +59,21 @@ class ProfiledPolicy:
         op = next(op for program in programs for op in program.ops if op.output.name == name)
         found: dict[str, AloneTime] = {}
         for choice in _choices(op):
-            executors = [SimdExecutor(self._settings.but(**choice)) for _ in range(_PLACES)]
-            algorithm = algorithm_of(executors[0].kernel_name(op), self.isa)
+            settings = self._settings.but(**choice)
+            algorithm = algorithm_of(SimdExecutor(settings).kernel_name(op), self.isa)
             if algorithm not in found:
-                ms, peak = self._alone(executors, op, repeats)
+                ms, peak = self._alone(settings, op, repeats)
                 found[algorithm] = AloneTime(algorithm, op_work(op, algorithm), ms, peak)
         return list(found.values())
 
-    def _alone(self, executors: Sequence[SimdExecutor], op: Op, repeats: int) -> tuple[float, float]:
+    def _alone(self, settings: EngineSettings, op: Op, repeats: int) -> tuple[float, float]:
         """The shortest time in ms, and the higher peak of those just before and after it."""
         single = program_of(op, self._compiled.constants)
         rng = np.random.default_rng(0)
         inputs = {
             name: _random(rng, tensor) for name, tensor in single.programs[Lifetime.QUERY].inputs.items()
         }
-        executables = [executor.load(single) for executor in executors]
+        executables = [SimdExecutor(settings).load(single) for _ in range(_PLACES)]
         for executable in executables:
             executable.run(Lifetime.QUERY, inputs)
         peaks = [peak_now(self.isa, self.threads)]
